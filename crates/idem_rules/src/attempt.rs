@@ -1,0 +1,301 @@
+//! How an attempt ends: commit, mark_unknown, fail, renew, release; and its last gate, dispatch.
+
+use crate::action::{Action, Flags, Span, State, Time};
+use crate::error::{Code, Error, Result};
+use crate::expiry::end;
+use crate::lease::{ended, is_dispatched, reconciler_ended, to_unknown, window_end};
+use crate::policy::{Policies, Policy};
+use crate::reconcile::evidence_kept;
+use crate::reserve::{approval_holds, held};
+use crate::transition::{Answer, Caller, Commit, Fail, Proof, Standing, Step};
+
+/// The effect happened.
+pub(crate) fn commit(action: &Action, commit: &Commit, policies: Policies, now: Time) -> Result<Step> {
+    let standing = commit.caller.standing(action);
+    let known = matches!(standing, Standing::Current | Standing::Earlier);
+    let nobody_took_over = match action.state {
+        State::Started => standing == Standing::Current,
+        State::Unknown => known && !action.reconciler_alive(now),
+        _ => false,
+    };
+    if nobody_took_over {
+        return Ok(committed(action, commit, policies, now));
+    }
+    if known && action.state == State::Committed {
+        if differs(action.resource_id.as_deref(), commit.resource_id) {
+            let next = Action { flags: Flags { discrepancy: true, ..action.flags }, ..action.clone() };
+            return Ok(Step::to(next, Answer::Discrepancy).event("discrepancy"));
+        }
+        if standing == Standing::Current {
+            return Ok(Step::unchanged(Answer::AlreadyCommitted));
+        }
+    }
+    if commit.record_when_lost && standing != Standing::Stranger {
+        return Ok(evidence_kept(action, true, commit.resource_id, Answer::Superseded));
+    }
+    Err(refused(action, standing, "committed"))
+}
+
+fn committed(action: &Action, commit: &Commit, policies: Policies, now: Time) -> Step {
+    let first_try = action.state == State::Started && action.attempt == 1;
+    let mut next = end(action, State::Committed, policies.granted, now);
+    next.attempt_id = Some(commit.caller.attempt_id);
+    next.resource_id = commit.resource_id.map(str::to_owned).or(next.resource_id);
+    let step = Step::to(next, Answer::Committed);
+    match action.state {
+        _ if first_try => step,
+        State::Started => step.ended(ended(action, "committed")).event("committed"),
+        _ => step.ended(reconciler_ended(action, "superseded")).event("committed_late"),
+    }
+}
+
+/// True when both are known and not the same.
+pub(crate) fn differs(stored: Option<&str>, reported: Option<&str>) -> bool {
+    matches!((stored, reported), (Some(stored), Some(reported)) if stored != reported)
+}
+
+/// The caller cannot tell whether the effect happened.
+pub(crate) fn mark_unknown(action: &Action, caller: Caller, policies: Policies, now: Time) -> Result<Step> {
+    let standing = caller.standing(action);
+    match (action.state, standing) {
+        (State::Started, Standing::Current) => {
+            // Saying that it may have happened is as good as the mark that it was sent.
+            let marked = Action { dispatched_at: action.dispatched_at.or(Some(now)), ..action.clone() };
+            let next = to_unknown(&marked, now, policies);
+            Ok(Step::to(next, Answer::State(State::Unknown)).ended(ended(action, "unknown")).event("unknown"))
+        }
+        // Its lease ran out before it could say so. That it may have been sent counts all the same, and what was
+        // looked for until now was looked for too early.
+        (State::Unknown, Standing::Current) if action.dispatched_at.is_none() && !action.flags.own_closed => {
+            let flags = Flags { open_dispatched: true, ever_dispatched: true, ..action.flags };
+            let next = Action {
+                dispatched_at: Some(now),
+                settle_from: action.settle_from.max(Some(now)),
+                probes: 0,
+                probed_at: None,
+                flags,
+                ..action.clone()
+            };
+            Ok(Step::to(next, Answer::State(State::Unknown)).event("unknown"))
+        }
+        (State::Unknown, Standing::Current) => Ok(Step::unchanged(Answer::State(State::Unknown))),
+        _ => Err(refused(action, standing, "marked unknown")),
+    }
+}
+
+/// The effect definitely did not happen.
+pub(crate) fn fail(action: &Action, fail: &Fail, policies: Policies, now: Time) -> Result<Step> {
+    let standing = fail.caller.standing(action);
+    if standing != Standing::Current {
+        return Err(refused(action, standing, "failed"));
+    }
+    match action.state {
+        State::Started => {}
+        State::Unknown if action.reconcile_id.is_some() => {
+            return Err(refused(action, Standing::Earlier, "failed"));
+        }
+        State::Unknown if action.flags.own_closed => {
+            return Ok(Step::unchanged(Answer::State(State::Unknown)));
+        }
+        State::Unknown => {}
+        State::Retryable | State::Failed => return Ok(Step::unchanged(Answer::State(action.state))),
+        _ => return Err(refused(action, standing, "failed")),
+    }
+    let granted = policies.granted;
+    if fail.proof == Proof::NotSent && has_marked(action, granted) {
+        return Err(Error::new(
+            Code::TooLate,
+            "the attempt has marked its dispatch and cannot claim not_sent",
+        )
+        .hint("Use proof => 'refused' when the provider said no, idem_mark_unknown otherwise."));
+    }
+    // What is disproved here is this attempt's own effect, so it no longer counts as dispatched; that a
+    // provider was asked at all stays on record.
+    let sent = fail.proof == Proof::Refused && is_dispatched(action, granted);
+    let flags = Flags { ever_dispatched: action.flags.ever_dispatched || sent, ..action.flags };
+    if action.flags.open_before || action.flags.positive_evidence {
+        return Ok(still_unknown(&Action { flags, ..action.clone() }, action, policies, now));
+    }
+    let attempts_left = action.counted_attempts() < granted.max_attempts;
+    if !fail.retryable || !attempts_left {
+        let next = end(&Action { flags: closed(flags), ..action.clone() }, State::Failed, granted, now);
+        return Ok(Step::to(next, Answer::State(State::Failed))
+            .ended(ended(action, "failed"))
+            .event("failed"));
+    }
+    let wait = fail.retry_after.unwrap_or_else(|| granted.backoff(action.counted_attempts(), fail.random));
+    let mut next = to_retryable(&Action { flags: closed(flags), ..action.clone() }, now.saturating_add(wait));
+    if fail.new_provider_key {
+        next.generation = next.generation.saturating_add(1);
+        next.generation_granted_at = None;
+    }
+    let step = Step::to(next, Answer::State(State::Retryable));
+    Ok(step.ended(ended(action, "retryable")).event("retryable"))
+}
+
+/// The flags once no outcome is open any more.
+pub(crate) fn closed(flags: Flags) -> Flags {
+    Flags { open_before: false, own_closed: false, open_dispatched: false, restored: false, ..flags }
+}
+
+/// The action with another attempt allowed from `due_at`.
+pub(crate) fn to_retryable(action: &Action, due_at: Time) -> Action {
+    Action {
+        state: State::Retryable,
+        due_at: Some(due_at),
+        lease_expires_at: None,
+        deadline_at: None,
+        settle_from: None,
+        dispatched_at: None,
+        probes: 0,
+        probe_tries: 0,
+        probed_at: None,
+        reconcile_lease_expires_at: None,
+        ..action.clone()
+    }
+}
+
+/// Sticky: an earlier outcome is open, so this attempt's definite failure says nothing about the action.
+fn still_unknown(next: &Action, before: &Action, policies: Policies, now: Time) -> Step {
+    let mut unknown = match before.state {
+        State::Started => to_unknown(next, now, policies),
+        _ => next.clone(),
+    };
+    // The failed attempt's own dispatch is disproved; the earlier ones' stand as they stood at its grant.
+    unknown.flags.open_dispatched = before.flags.open_dispatched;
+    unknown.flags.own_closed = true;
+    Step::to(unknown, Answer::State(State::Unknown)).ended(ended(before, "failed")).event("unknown")
+}
+
+/// The attempt needs more time.
+pub(crate) fn renew(
+    action: &Action,
+    caller: Caller,
+    lease: Option<Span>,
+    policies: Policies,
+    now: Time,
+) -> Result<Step> {
+    let standing = caller.standing(action);
+    let granted = policies.granted;
+    let lease = granted.lease_for(lease)?;
+    let mut until = now.saturating_add(lease);
+    match (action.state, standing) {
+        (State::Started, Standing::Current) => {
+            // An attempt that runs only because the provider still knows the key must end while it does.
+            if action.flags.open_before && action.flags.open_dispatched && !granted.class.repeats_freely() {
+                // No window any more (the type was changed) means no more time than the lease it has.
+                until = until.min(window_end(action, policies).unwrap_or(now));
+            }
+            let until = action.lease_expires_at.map_or(until, |present| present.max(until));
+            let next = Action { lease_expires_at: Some(until), ..action.clone() };
+            Ok(Step::to(next, Answer::Lease(until)))
+        }
+        (State::Unknown, Standing::Reconciler) if action.reconcile_lease_expires_at.is_some() => {
+            let until = action.reconcile_lease_expires_at.map_or(until, |present| present.max(until));
+            let next = Action { reconcile_lease_expires_at: Some(until), ..action.clone() };
+            Ok(Step::to(next, Answer::Lease(until)))
+        }
+        _ => Err(refused(action, standing, "renewed")),
+    }
+}
+
+/// True when the last attempt itself said that its effect may have left.
+///
+/// Where no mark is asked for, one that was given all the same holds; saying "unknown" is no mark there.
+fn has_marked(action: &Action, granted: &Policy) -> bool {
+    action.dispatched_at.is_some() && (granted.marks_dispatch || action.state == State::Started)
+}
+
+/// The attempt gives up before the effect.
+pub(crate) fn release(action: &Action, caller: Caller, policies: Policies, now: Time) -> Result<Step> {
+    let standing = caller.standing(action);
+    match (action.state, standing) {
+        (State::Started, Standing::Current) => {}
+        (State::Retryable, Standing::Current) => return Ok(Step::unchanged(Answer::State(State::Retryable))),
+        (State::Unknown, Standing::Current) if action.flags.own_closed => {
+            return Ok(Step::unchanged(Answer::State(State::Unknown)));
+        }
+        _ => return Err(refused(action, standing, "released")),
+    }
+    if has_marked(action, policies.granted) {
+        return Err(Error::new(Code::TooLate, "the attempt has marked its dispatch and cannot be released")
+            .hint("Report the outcome with idem_commit, idem_fail or idem_mark_unknown."));
+    }
+    let uncounted = Action { forgiven: action.forgiven.saturating_add(1), ..action.clone() };
+    if action.flags.open_before || action.flags.positive_evidence {
+        let mut step = still_unknown(&uncounted, action, policies, now);
+        step.ended = ended(action, "released").into_iter().collect();
+        return Ok(step);
+    }
+    let next = to_retryable(&Action { flags: closed(action.flags), ..uncounted }, now);
+    let step = Step::to(next, Answer::State(State::Retryable));
+    Ok(step.ended(ended(action, "released")).event("released"))
+}
+
+/// The last gate before the effect. Passes once per attempt.
+pub(crate) fn dispatch(
+    action: &Action,
+    caller: Caller,
+    is_held: bool,
+    policies: Policies,
+    now: Time,
+) -> Result<Step> {
+    let standing = caller.standing(action);
+    if action.state != State::Started || standing != Standing::Current {
+        return Err(refused(action, standing, "dispatched"));
+    }
+    let too_late = |message| {
+        Err(Error::new(Code::TooLate, message)
+            .hint("Do not send. Say idem_mark_unknown if it may have been sent."))
+    };
+    if action.dispatched_at.is_some() {
+        return too_late("the attempt has already marked its dispatch");
+    }
+    if !action.lease_alive(now) {
+        return too_late("the attempt's lease is over");
+    }
+    if !approval_holds(action, policies, now) {
+        return Err(Error::new(Code::NotApproved, "the action's approval was withdrawn or has lapsed")
+            .hint("Do not send. Release the attempt and ask for a new approval."));
+    }
+    if action.flags.discrepancy {
+        return Err(discrepancy());
+    }
+    if is_held {
+        return Err(held());
+    }
+    let flags = Flags { ever_dispatched: true, ..action.flags };
+    let next = Action { dispatched_at: Some(now), flags, ..action.clone() };
+    Ok(Step::to(next, Answer::State(State::Started)))
+}
+
+/// The refusal while reports contradict each other.
+pub(crate) fn discrepancy() -> Error {
+    Error::new(Code::Discrepancy, "reports about this action contradict each other")
+        .hint("A person has to decide with idem_decide.")
+}
+
+/// The refusal of a call by a caller who may not make it in this state.
+pub(crate) fn refused(action: &Action, standing: Standing, done: &'static str) -> Error {
+    let state = action.state.word();
+    match standing {
+        Standing::Earlier => Error::new(
+            Code::LostAttempt,
+            format!("the attempt lost the action to a later one; it cannot be {done}"),
+        )
+        .detail(format!("The action is {state}, attempt {}.", action.attempt))
+        .hint("ROLLBACK, and hand over what the provider said with idem_add_evidence."),
+        Standing::Stranger => Error::new(Code::LostAttempt, "attempt_id is not an attempt of this action")
+            .detail(format!("The action is {state}, attempt {}.", action.attempt))
+            .hint("Use the action_id and attempt_id that one and the same idem_reserve returned."),
+        Standing::Reconciler => {
+            Error::new(Code::IllegalMove, format!("a reconciling attempt cannot be {done}"))
+                .hint("Report what was found with idem_resolve.")
+        }
+        Standing::Current => {
+            Error::new(Code::IllegalMove, format!("an action that is {state} cannot be {done}")).hint(
+                "Look at it with idem_status_by_id; hand over what the provider said with idem_add_evidence.",
+            )
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The rules of pg_idem as pure functions.
+//!
+//! Nothing here knows a clock, a random source, SQL or the server: time and random values are arguments,
+//! so each rule can be tested, mutated and model-checked without a database.
+
+pub mod action;
+pub mod approval;
+pub mod attempt;
+pub mod canonical;
+pub mod document;
+pub mod error;
+pub mod expiry;
+pub mod fingerprint;
+pub mod identity;
+pub mod jsonb;
+pub mod lease;
+pub mod number;
+pub mod policy;
+pub mod reconcile;
+pub mod reserve;
+pub mod transition;
+mod writer;

@@ -1,0 +1,15 @@
+//! Every move of an action: how attempts are granted and end, how an unknown outcome is resolved, what people
+//! may decide, what time alone does, and that nothing else moves.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod approving;
+mod committing;
+mod deciding;
+mod failing;
+mod granting;
+mod nothing_else;
+mod owning;
+mod resolving;
+mod retention;

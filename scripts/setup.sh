@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Installs what building, testing and linting need and what is not there yet: Debian packages, and the
+# Python packages of tests/requirements.txt in target/venv. Where nothing is missing it changes nothing and
+# takes a tenth of a second, so the Makefile runs it without asking.
+#
+#   PG_CONFIG  the pg_config of the server to build for
+#   PG         its major version: which Debian packages to take if that pg_config is not there
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PG=${PG:?the PostgreSQL major version}
+PG_CONFIG=${PG_CONFIG:?the path of pg_config}
+venv=target/venv
+# Debian's Python, whatever else is first on the PATH: the venv must outlive the shell's settings.
+python=/usr/bin/python3
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+command -v cargo >/dev/null || die "no cargo on the PATH: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"
+
+# libclang reads the server's headers for the bindings and cc compiles their C part; pgbouncer is for the
+# tests that go through a pooler.
+packages=(ca-certificates gcc libc6-dev libclang-dev pgbouncer python3 python3-venv)
+# A server from elsewhere brings its own headers.
+case $PG_CONFIG in
+    /usr/lib/postgresql/*) packages+=("postgresql-$PG" "postgresql-server-dev-$PG") ;;
+esac
+
+installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+if command -v dpkg-query >/dev/null; then
+    missing=()
+    for package in "${packages[@]}"; do
+        installed "$package" || missing+=("$package")
+    done
+    if [ ${#missing[@]} -gt 0 ]; then
+        [ "$(id -u)" = 0 ] || die "run as root: apt-get install --no-install-recommends ${missing[*]}"
+        say "installing ${missing[*]}"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq
+        apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null
+    fi
+fi
+
+[ -x "$PG_CONFIG" ] || die "no pg_config at $PG_CONFIG: name yours with PG_CONFIG=…"
+
+# The copy of the list inside the venv says what is installed there.
+if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
+    say "installing the Python packages of tests/requirements.txt in $venv"
+    "$python" -m venv --clear "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+    cp tests/requirements.txt "$venv/requirements.txt"
+fi

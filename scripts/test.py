@@ -1,0 +1,96 @@
+"""Runs every suite and adds up what they counted: the rules crate, the SQL files, the live tests.
+
+`make test` calls this after it has installed the extension. A suite that fails does not keep the next one from
+running; the last line has the sum, and the exit status says whether anything failed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from cluster import Cluster  # noqa: E402  (found through the line above)
+
+
+class Counts(NamedTuple):
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __str__(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def run(command, **kw):
+    """Runs a command, shows its output as it comes, returns its exit status and the output."""
+    lines = []
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          **kw) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return process.returncode, "".join(lines)
+
+
+def checked(status, counts):
+    """A suite that ended badly without a failed test (it did not compile, it crashed) counts as one."""
+    return counts._replace(failed=1) if status != 0 and counts.failed == 0 else counts
+
+
+def rules():
+    """The pure crate, without a server."""
+    status, output = run(["cargo", "test", "--locked", "--package", "idem_rules"])
+    found = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
+    return checked(status, Counts(*(sum(map(int, column)) for column in zip(*found))))
+
+
+def sql():
+    """The SQL files through pg_regress, as `make installcheck` does on anybody's server."""
+    with Cluster(settings={"fsync": False}) as cluster:
+        status, output = run(["make", "--no-print-directory", "installcheck"], env=cluster.env())
+    results = re.findall(r"^(?:test|     ) .* \.\.\. (ok|FAILED)", output, re.M)
+    counts = checked(status, Counts(results.count("ok"), results.count("FAILED")))
+    diffs = ROOT / "target/pg_regress/regression.diffs"
+    if counts.failed and diffs.exists():
+        print(diffs.read_text(errors="replace"))
+    return counts
+
+
+def live():
+    """Real clients, real servers, real processes."""
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        status, _ = run([sys.executable, "-m", "pytest", "-q", f"--junitxml={report.name}"],
+                        env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        if os.path.getsize(report.name) == 0:
+            return Counts(failed=1)
+        suite = ElementTree.parse(report.name).getroot().find("testsuite").attrib
+    tests, skipped = int(suite["tests"]), int(suite["skipped"])
+    failed = int(suite["failures"]) + int(suite["errors"])
+    return checked(status, Counts(tests - failed - skipped, failed, skipped))
+
+
+def main():
+    results = {}
+    for suite in (rules, sql, live):
+        print(f"\n=== {suite.__name__}: {suite.__doc__.splitlines()[0]}", flush=True)
+        began = time.monotonic()
+        results[suite.__name__] = suite(), time.monotonic() - began
+
+    print()
+    for name, (counts, seconds) in results.items():
+        print(f"{name:6} {counts} in {seconds:.0f} s")
+    total = Counts(*map(sum, zip(*(counts for counts, _ in results.values()))))
+    print(total)
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

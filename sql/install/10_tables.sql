@@ -1,0 +1,174 @@
+-- What is stored. The library reads and writes these tables below the executor and checks their columns against
+-- what it expects once a session, so a column changes here and in src/store together.
+
+CREATE TABLE idem_action (
+    action_id                  uuid        NOT NULL,
+    created_at                 timestamptz NOT NULL,
+    visit_at                   timestamptz NOT NULL,
+    fence                      bigint      NOT NULL,
+    lease_expires_at           timestamptz,
+    attempt_id                 uuid,
+    attempt                    integer     NOT NULL,
+    policy_version             integer     NOT NULL,
+    scheme                     smallint    NOT NULL,
+    tenant                     text        COLLATE "C" NOT NULL,
+    key                        text        COLLATE "C" NOT NULL,
+    action_type                text        COLLATE "C" NOT NULL,
+    fingerprint                bytea       NOT NULL,
+    actor                      text,
+    target                     text,
+    worker                     text,
+    workflow_id                text,
+    session_id                 text,
+    payload_version            text,
+    ttl                        bigint,
+    request                    jsonb,
+    generation                 integer,
+    generation_granted_at      timestamptz,
+    dispatched_at              timestamptz,
+    due_at                     timestamptz,
+    deadline_at                timestamptz,
+    settle_from                timestamptz,
+    probes                     integer,
+    probe_tries                integer,
+    probed_at                  timestamptz,
+    reconcile_id               uuid,
+    reconcile_lease_expires_at timestamptz,
+    approval_expires_at        timestamptz,
+    forgiven                   integer,
+    flags                      integer,
+    state                      "char"      NOT NULL,
+    ended_at                   timestamptz,
+    expires_at                 timestamptz,
+    resource_id                text,
+    external_request_id        text,
+    reason                     text,
+    error                      jsonb,
+    response                   jsonb,
+    CONSTRAINT idem_action_pkey PRIMARY KEY (action_id)
+) USING heap WITH (fillfactor = 40);
+-- The only other index, on a column written at INSERT only: an index on anything that changes ends HOT updates.
+CREATE INDEX idem_action_visit_at ON idem_action (visit_at);
+COMMENT ON TABLE idem_action IS 'The ledger: one row for each action. Written by the functions only; read it through the view idem_actions.';
+COMMENT ON COLUMN idem_action.visit_at IS 'When the sweep comes by for the first time; never changes. The sweep''s cursors follow it.';
+COMMENT ON COLUMN idem_action.fence IS 'Rises with every acquisition: the greater of last fence + 1 and the clock in microseconds.';
+COMMENT ON COLUMN idem_action.fingerprint IS 'Digest of what was asked for, in scope; compared under the scheme it was made with.';
+COMMENT ON COLUMN idem_action.ttl IS 'Retention in microseconds that a call asked for, where longer than the type''s.';
+COMMENT ON COLUMN idem_action.state IS 'p proposed, a approved, s started, u unknown, r retryable, c committed, f failed, j rejected, x expired.';
+COMMENT ON COLUMN idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation; 65536 response too large.';
+COMMENT ON COLUMN idem_action.forgiven IS 'Attempts that do not count against max_attempts; NULL is 0, as for the other counts.';
+COMMENT ON INDEX idem_action_visit_at IS 'The order in which the sweep visits the ledger.';
+
+CREATE TABLE idem_open (
+    action_id   uuid        NOT NULL,
+    queue       text        COLLATE "C" NOT NULL,
+    due_at      timestamptz NOT NULL,
+    visit_at    timestamptz,
+    tenant      text        COLLATE "C" NOT NULL,
+    action_type text        COLLATE "C" NOT NULL,
+    CONSTRAINT idem_open_pkey PRIMARY KEY (action_id)
+) USING heap WITH (fillfactor = 70);
+CREATE INDEX idem_open_visit_at ON idem_open (visit_at);
+CREATE INDEX idem_open_queue ON idem_open (queue, due_at);
+COMMENT ON TABLE idem_open IS 'Actions off the hot path, by what they wait for. A hint: the ledger''s row decides.';
+COMMENT ON COLUMN idem_open.queue IS 'approval, execution, lease, reconciliation, review or expiry.';
+COMMENT ON COLUMN idem_open.visit_at IS 'When the sweep has to look at it; NULL when it need not.';
+COMMENT ON INDEX idem_open_visit_at IS 'The order in which the sweep visits open actions.';
+COMMENT ON INDEX idem_open_queue IS 'The order in which each queue is served.';
+
+CREATE TABLE idem_attempt (
+    action_id   uuid        NOT NULL,
+    n           integer     NOT NULL,
+    attempt     integer     NOT NULL,
+    attempt_id  uuid        NOT NULL,
+    fence       bigint      NOT NULL,
+    reconciling boolean     NOT NULL,
+    outcome     text        NOT NULL,
+    ended_at    timestamptz NOT NULL,
+    CONSTRAINT idem_attempt_pkey PRIMARY KEY (action_id, n)
+) USING heap;
+COMMENT ON TABLE idem_attempt IS 'Attempts that did not end in a first-try commit, in the order in which they ended. Append-only.';
+COMMENT ON COLUMN idem_attempt.attempt IS 'Number of the attempt; of a reconciling attempt, the attempt it looked after.';
+COMMENT ON COLUMN idem_attempt.outcome IS 'committed, unknown, lapsed, superseded, retryable, failed, released, escalated, or what a reconciling attempt found.';
+
+CREATE TABLE idem_event (
+    action_id           uuid        NOT NULL,
+    n                   integer     NOT NULL,
+    at                  timestamptz NOT NULL,
+    attempt             integer     NOT NULL,
+    event               text        NOT NULL,
+    role                text        NOT NULL,
+    session_role        text        NOT NULL,
+    finding             text,
+    resource_id         text,
+    external_request_id text,
+    note                text,
+    response            jsonb,
+    evidence            jsonb,
+    candidates          jsonb,
+    CONSTRAINT idem_event_pkey PRIMARY KEY (action_id, n)
+) USING heap;
+COMMENT ON TABLE idem_event IS 'What happened to an action beyond a first-try commit, in order. Append-only.';
+COMMENT ON COLUMN idem_event.role IS 'The role that called the outermost function.';
+COMMENT ON COLUMN idem_event.session_role IS 'The role that logged in.';
+
+CREATE TABLE idem_action_type (
+    name                text        COLLATE "C" NOT NULL,
+    policy_version      integer     NOT NULL,
+    class               text        NOT NULL,
+    effect              text        NOT NULL,
+    lease               bigint      NOT NULL,
+    max_lease           bigint      NOT NULL,
+    ttl                 bigint      NOT NULL,
+    tombstone_ttl       bigint      NOT NULL,
+    max_attempts        integer     NOT NULL,
+    backoff_base        bigint      NOT NULL,
+    backoff_cap         bigint      NOT NULL,
+    requires_approval   boolean     NOT NULL,
+    approval_ttl        bigint      NOT NULL,
+    distinct_approver   text        NOT NULL,
+    marks_dispatch      boolean     NOT NULL,
+    provider_key_window bigint      NOT NULL,
+    settle_delay        bigint      NOT NULL,
+    probe_interval      bigint      NOT NULL,
+    probes_required     integer     NOT NULL,
+    resolve_deadline    bigint      NOT NULL,
+    lookup_hint         text,
+    compensation_type   text,
+    registered_at       timestamptz NOT NULL,
+    registered_by       text        NOT NULL,
+    CONSTRAINT idem_action_type_pkey PRIMARY KEY (name, policy_version)
+) USING heap;
+COMMENT ON TABLE idem_action_type IS 'Policies of action types, one row for each version; the highest is in force. Lengths of time are in microseconds. Rows are never removed: an attempt keeps the policy it was granted under.';
+
+CREATE TABLE idem_installation (
+    epoch           integer     NOT NULL,
+    made_at         timestamptz NOT NULL,
+    installation_id uuid        NOT NULL,
+    CONSTRAINT idem_installation_pkey PRIMARY KEY (epoch, made_at)
+) USING heap;
+COMMENT ON TABLE idem_installation IS 'The random identity that provider keys are derived from: the row of the highest epoch counts, of several the oldest, so that a restored one wins.';
+INSERT INTO idem_installation VALUES (0, pg_catalog.clock_timestamp(), pg_catalog.gen_random_uuid());
+
+CREATE TABLE idem_cursor (
+    purpose     text        COLLATE "C" NOT NULL,
+    visited_to  timestamptz NOT NULL,
+    horizon_at  timestamptz,
+    horizon_xid bigint,
+    CONSTRAINT idem_cursor_pkey PRIMARY KEY (purpose)
+) USING heap WITH (fillfactor = 10);
+COMMENT ON TABLE idem_cursor IS 'How far the sweep has come along idem_action.visit_at, by purpose. Not dumped: it starts over after a restore.';
+INSERT INTO idem_cursor (purpose, visited_to)
+SELECT purpose, '-infinity' FROM pg_catalog.unnest(ARRAY['lease', 'settled', 'scrub', 'remove']) AS purpose;
+
+-- The tables hold tokens, requests and answers: nobody reads them but through functions and views.
+REVOKE ALL ON TABLE idem_action, idem_open, idem_attempt, idem_event, idem_action_type, idem_installation, idem_cursor
+    FROM PUBLIC;
+
+-- A logical backup without these rows would repeat side effects after a restore.
+SELECT pg_catalog.pg_extension_config_dump('idem_action', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_open', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_attempt', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_event', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_action_type', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_installation', '');

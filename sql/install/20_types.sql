@@ -1,0 +1,57 @@
+-- Result rows. Named types: the library looks their shape up once, and a function may return a column that is also
+-- called like one of its parameters.
+
+CREATE TYPE idem_reservation AS (
+    granted             boolean,
+    decision            text,
+    action_id           uuid,
+    attempt_id          uuid,
+    fence               bigint,
+    attempt             integer,
+    state               text,
+    lease_expires_at    timestamptz,
+    retry_after_seconds double precision,
+    response            jsonb,
+    response_state      text,
+    resource_id         text,
+    external_request_id text,
+    error               jsonb,
+    provider_key        uuid
+);
+COMMENT ON TYPE idem_reservation IS 'What idem_reserve tells its caller. Anything but granted = true forbids the effect.';
+
+CREATE TYPE idem_action_status AS (
+    action_id           uuid,
+    state               text,
+    action_type         text,
+    attempt             integer,
+    lease_expires_at    timestamptz,
+    due_at              timestamptz,
+    deadline_at         timestamptz,
+    needs_review        boolean,
+    discrepancy         boolean,
+    response            jsonb,
+    response_state      text,
+    resource_id         text,
+    external_request_id text,
+    error               jsonb,
+    reason              text,
+    created_at          timestamptz,
+    ended_at            timestamptz,
+    expires_at          timestamptz
+);
+COMMENT ON TYPE idem_action_status IS 'What idem_status shows of one action. state is NULL when there is none.';
+
+CREATE TYPE idem_resolution AS (
+    state         text,
+    next_probe_at timestamptz
+);
+COMMENT ON TYPE idem_resolution IS 'What idem_resolve made of a finding, and when to look again.';
+
+CREATE TYPE idem_swept AS (
+    visited bigint,
+    unknown bigint,
+    scrubbed bigint,
+    removed bigint
+);
+COMMENT ON TYPE idem_swept IS 'What one batch of idem_sweep did.';

@@ -1,0 +1,92 @@
+-- Action types.
+
+CREATE FUNCTION idem_microseconds(parameter text, value interval) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    seconds numeric := extract(epoch FROM value);
+BEGIN
+    IF value IS NULL THEN
+        RAISE EXCEPTION '% must not be null', parameter USING ERRCODE = '22004';
+    END IF;
+    IF seconds < 0 OR seconds > 315576000 THEN
+        RAISE EXCEPTION '% must lie between zero and ten years', parameter USING ERRCODE = '22023';
+    END IF;
+    RETURN round(seconds * 1000000)::bigint;
+END
+$$;
+COMMENT ON FUNCTION idem_microseconds IS 'A length of time as the tables keep it. Errors: 22004, 22023.';
+
+CREATE FUNCTION idem_register_action_type(
+    name text, class text, effect text = 'external', lease interval = '60 s', max_lease interval = '1 h',
+    ttl interval = '30 days', tombstone_ttl interval = '90 days', max_attempts integer = 5,
+    backoff_base interval = '1 s', backoff_cap interval = '5 min', settle_delay interval = '60 s',
+    probe_interval interval = '60 s', probes_required integer = 2, resolve_deadline interval = '24 h'
+) RETURNS idem_action_type
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    new @extschema@.idem_action_type;
+    old @extschema@.idem_action_type;
+BEGIN
+    IF $1 IS NULL OR $2 IS NULL THEN
+        RAISE EXCEPTION 'name and class must not be null' USING ERRCODE = '22004';
+    END IF;
+    IF length($1) NOT BETWEEN 1 AND 100 THEN
+        RAISE EXCEPTION 'name has % characters; it must have 1 to 100', length($1) USING ERRCODE = '22023';
+    END IF;
+    IF $2 NOT IN ('read_only', 'idempotent_mutation', 'deduplicated_creation', 'reversible', 'irreversible') THEN
+        RAISE EXCEPTION 'class is not one of the known words' USING ERRCODE = '22023',
+            HINT = 'Use read_only, idempotent_mutation, deduplicated_creation, reversible or irreversible.';
+    END IF;
+    IF coalesce($3 NOT IN ('local', 'external'), true) THEN
+        RAISE EXCEPTION 'effect must be local or external' USING ERRCODE = '22023';
+    END IF;
+    IF coalesce(max_attempts < 1, true) OR coalesce(probes_required < 1, true) THEN
+        RAISE EXCEPTION 'max_attempts and probes_required must be at least 1' USING ERRCODE = '22023';
+    END IF;
+    new.name := $1;
+    new.class := $2;
+    new.effect := $3;
+    new.lease := @extschema@.idem_microseconds('lease', lease);
+    new.max_lease := @extschema@.idem_microseconds('max_lease', max_lease);
+    new.ttl := @extschema@.idem_microseconds('ttl', ttl);
+    new.tombstone_ttl := @extschema@.idem_microseconds('tombstone_ttl', tombstone_ttl);
+    new.max_attempts := max_attempts;
+    new.backoff_base := @extschema@.idem_microseconds('backoff_base', backoff_base);
+    new.backoff_cap := @extschema@.idem_microseconds('backoff_cap', backoff_cap);
+    new.requires_approval := false;
+    new.approval_ttl := 3600000000;
+    new.distinct_approver := 'role';
+    new.marks_dispatch := false;
+    new.provider_key_window := 0;
+    new.settle_delay := @extschema@.idem_microseconds('settle_delay', settle_delay);
+    new.probe_interval := @extschema@.idem_microseconds('probe_interval', probe_interval);
+    new.probes_required := probes_required;
+    new.resolve_deadline := @extschema@.idem_microseconds('resolve_deadline', resolve_deadline);
+    IF new.lease = 0 OR new.max_lease < new.lease THEN
+        RAISE EXCEPTION 'lease must be greater than zero and not longer than max_lease' USING ERRCODE = '22023';
+    END IF;
+    IF new.backoff_base = 0 OR new.backoff_cap < new.backoff_base THEN
+        RAISE EXCEPTION 'backoff_base must be greater than zero and not longer than backoff_cap'
+            USING ERRCODE = '22023';
+    END IF;
+    -- One registration of a name at a time, so that its versions follow one another.
+    PERFORM pg_advisory_xact_lock(hashtextextended('pg_idem/action_type/' || $1, 0));
+    SELECT t.* INTO old FROM @extschema@.idem_action_type AS t
+        WHERE t.name = $1 ORDER BY t.policy_version DESC LIMIT 1;
+    new.policy_version := coalesce(old.policy_version, 0) + 1;
+    new.registered_at := clock_timestamp();
+    new.registered_by := session_user;
+    IF old.policy_version IS NOT NULL THEN
+        new.lookup_hint := old.lookup_hint;
+        new.compensation_type := old.compensation_type;
+        IF to_jsonb(old) - '{policy_version,registered_at,registered_by}'::text[]
+            = to_jsonb(new) - '{policy_version,registered_at,registered_by}'::text[] THEN
+            RETURN old;
+        END IF;
+    END IF;
+    INSERT INTO @extschema@.idem_action_type SELECT new.*;
+    RETURN new;
+END
+$$;
+COMMENT ON FUNCTION idem_register_action_type IS 'Registers an action type, or changes it: each change is a new policy_version. The same again changes nothing. Returns the row in force. Errors: 22004, 22023.';

@@ -1,0 +1,120 @@
+-- Who may do what. A capability is a set of functions and views; nothing is granted to PUBLIC.
+
+CREATE FUNCTION idem_capability(capability text) RETURNS text[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE capability
+        WHEN 'execute' THEN ARRAY['FUNCTION idem_reserve', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown',
+            'FUNCTION idem_fail', 'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence',
+            'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id', 'FUNCTION idem_key',
+            'FUNCTION idem_canonical', 'FUNCTION idem_fingerprint', 'FUNCTION idem_fingerprint_text',
+            'FUNCTION idem_action_fingerprint']
+        WHEN 'reconcile' THEN ARRAY['FUNCTION idem_resolve', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
+            'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
+        WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
+            'PROCEDURE idem_sweep_all']
+        WHEN 'read' THEN ARRAY['TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
+            'TABLE idem_overdue']
+    END;
+END
+$$;
+COMMENT ON FUNCTION idem_capability IS 'What a capability consists of; NULL for a word that is none.';
+
+CREATE FUNCTION idem_grant(role regrole, VARIADIC capabilities text[]) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    capability text;
+    object text;
+BEGIN
+    PERFORM @extschema@.idem_check_capabilities(role, capabilities);
+    EXECUTE format('GRANT USAGE ON SCHEMA %s TO %s', '@extschema@', role);
+    FOREACH capability IN ARRAY capabilities LOOP
+        FOREACH object IN ARRAY @extschema@.idem_capability(capability) LOOP
+            EXECUTE format('GRANT %s ON %s %s.%I TO %s', CASE split_part(object, ' ', 1) WHEN 'TABLE' THEN 'SELECT'
+                ELSE 'EXECUTE' END, split_part(object, ' ', 1), '@extschema@', split_part(object, ' ', 2), role);
+        END LOOP;
+    END LOOP;
+    RETURN 'granted';
+END
+$$;
+COMMENT ON FUNCTION idem_grant IS 'Gives a role capabilities: execute, reconcile, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
+
+CREATE FUNCTION idem_revoke(role regrole, VARIADIC capabilities text[]) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    capability text;
+    object text;
+    kept text[];
+BEGIN
+    PERFORM @extschema@.idem_check_capabilities(role, capabilities);
+    -- What another capability of the role also holds stays.
+    SELECT coalesce(array_agg(o), '{}') INTO kept
+    FROM unnest(ARRAY['execute', 'reconcile', 'operate', 'read']) AS held(c),
+        LATERAL unnest(@extschema@.idem_capability(held.c)) AS o
+    WHERE held.c <> ALL (capabilities) AND @extschema@.idem_has_capability(role, held.c);
+    FOREACH capability IN ARRAY capabilities LOOP
+        FOREACH object IN ARRAY @extschema@.idem_capability(capability) LOOP
+            CONTINUE WHEN object = ANY (kept);
+            EXECUTE format('REVOKE %s ON %s %s.%I FROM %s', CASE split_part(object, ' ', 1) WHEN 'TABLE' THEN 'SELECT'
+                ELSE 'EXECUTE' END, split_part(object, ' ', 1), '@extschema@', split_part(object, ' ', 2), role);
+        END LOOP;
+    END LOOP;
+    RETURN 'revoked';
+END
+$$;
+COMMENT ON FUNCTION idem_revoke IS 'Takes capabilities from a role; what another of its capabilities also holds stays. Returns revoked. Errors: 22004, 22023, 42501.';
+
+CREATE FUNCTION idem_has_capability(role regrole, capability text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    object text;
+    name text;
+BEGIN
+    FOREACH object IN ARRAY @extschema@.idem_capability(capability) LOOP
+        name := split_part(object, ' ', 2);
+        IF NOT EXISTS (
+            SELECT FROM pg_proc AS p, LATERAL aclexplode(p.proacl) AS a
+            WHERE p.pronamespace = '@extschema@'::regnamespace AND p.proname = name AND a.grantee = role
+            UNION ALL
+            SELECT FROM pg_class AS c, LATERAL aclexplode(c.relacl) AS a
+            WHERE c.relnamespace = '@extschema@'::regnamespace AND c.relname = name AND a.grantee = role
+        ) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION idem_has_capability IS 'True when a role was given all of a capability itself.';
+
+CREATE FUNCTION idem_check_capabilities(role regrole, capabilities text[]) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF role IS NULL OR capabilities IS NULL OR array_position(capabilities, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'role and capabilities must not be null' USING ERRCODE = '22004';
+    END IF;
+    IF cardinality(capabilities) = 0 OR EXISTS (
+        SELECT FROM unnest(capabilities) AS c WHERE @extschema@.idem_capability(c) IS NULL
+    ) THEN
+        RAISE EXCEPTION 'a capability is not one of the known words' USING ERRCODE = '22023',
+            HINT = 'Use execute, reconcile, operate or read.';
+    END IF;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION idem_check_capabilities IS 'Refuses words that are no capability. Errors: 22004, 22023.';
+
+-- Functions are executable by PUBLIC unless that is taken away.
+DO $$
+DECLARE
+    routine regprocedure;
+BEGIN
+    FOR routine IN
+        SELECT p.oid FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace OPERATOR(pg_catalog.=) '@extschema@'::pg_catalog.regnamespace
+            AND p.proname OPERATOR(pg_catalog.~~) 'idem\_%'
+    LOOP
+        EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', routine);
+    END LOOP;
+END
+$$;

@@ -1,0 +1,229 @@
+//! idem_commit, idem_mark_unknown, idem_fail, idem_renew, idem_release
+
+use std::borrow::Cow;
+
+use idem_rules::action::State;
+use idem_rules::error::{Code, Error, Result};
+use idem_rules::identity::check_text;
+use idem_rules::policy::{Effect, Policy};
+use idem_rules::transition::{Answer, Caller, Commit, Event, Fail, Proof, Step, no_such_action, transition};
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use super::Judged;
+use crate::server::{self, Call, Changed, Value};
+use crate::session;
+use crate::settings::{self, SameTransaction};
+use crate::store::apply::apply;
+use crate::store::history::{self, Report};
+use crate::store::ledger::{Entry, Ledger, Outcome};
+
+/// What a call brings to be stored with the step it leads to.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Brought {
+    pub outcome: Outcome,
+    pub report: Report,
+}
+
+/// Judges what `event` makes of an existing action, stores it, and returns the step.
+///
+/// `event` gets the caller's standing; `check` can still refuse with the row and its policy in sight.
+pub(super) fn move_action<'a>(
+    call: &Call,
+    (action_id, attempt_id): (Uuid, Option<Uuid>),
+    event: impl Fn(Caller) -> Event<'a>,
+    check: impl Fn(&Entry, &Policy) -> Result<()>,
+    brought: Brought,
+) -> Result<Step> {
+    loop {
+        let ledger = Ledger::open(call)?;
+        let entry = ledger.find(action_id)?.ok_or_else(no_such_action)?;
+        let caller = standing(call, &entry, attempt_id.unwrap_or_default())?;
+        let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
+        check(&entry, &judged.granted)?;
+        let now = server::clock();
+        let step = transition(Some(&entry.action), &event(caller), judged.policies(), now)?;
+        if step.next.is_none() && step.events.is_empty() {
+            return Ok(step);
+        }
+        match apply(call, &ledger, &entry, &step, brought.outcome, brought.report, now)? {
+            Changed::Done => return Ok(step),
+            // Whoever holds the row decides first; the next look sees what became of it.
+            Changed::Busy => {
+                ledger.lock(&entry, true);
+            }
+            Changed::Gone if server::repeatable_read() => return Err(server::serialization()),
+            Changed::Gone => {}
+        }
+    }
+}
+
+fn standing(call: &Call, entry: &Entry, attempt_id: Uuid) -> Result<Caller> {
+    let action = &entry.action;
+    let known = action.attempt_id == Some(attempt_id) || action.reconcile_id == Some(attempt_id);
+    let earlier = !known && history::has_attempt(call, entry.action_id, attempt_id)?;
+    Ok(Caller { attempt_id, earlier })
+}
+
+/// The two ids every ending call starts with.
+pub(super) fn ids(call: &Call) -> Result<(Uuid, Option<Uuid>)> {
+    Ok((call.required_uuid(0)?, Some(call.required_uuid(1)?)))
+}
+
+fn no_check(_: &Entry, _: &Policy) -> Result<()> {
+    Ok(())
+}
+
+/// Checks a text argument's limits and gives it as it is stored.
+pub(super) fn stored_text(call: &Call, n: usize) -> Result<Option<Datum>> {
+    check_text(call.name(n), call.text(n)?.as_deref())?;
+    Ok(call.stored(n))
+}
+
+fn word(call: &Call, word: &'static str) -> Datum {
+    call.value(Value::Text(Cow::Borrowed(word)))
+}
+
+/// The answer of an ending call in the words users see.
+pub(super) fn answered(call: &Call, action_id: Uuid, step: &Step) -> Datum {
+    if step.next.as_ref().is_some_and(|next| next.state != State::Started) {
+        session::ended(action_id);
+    }
+    word(
+        call,
+        match step.answer {
+            Answer::Committed => "committed",
+            Answer::AlreadyCommitted => "already_committed",
+            Answer::Superseded => "superseded",
+            Answer::Discrepancy => "discrepancy",
+            Answer::Recorded => "recorded",
+            Answer::Stopped => "stopped",
+            Answer::TooLate => "too_late",
+            Answer::State(state) => state.word(),
+            Answer::Decided(decision, _) => decision.word(),
+            Answer::Lease(_) | Answer::Nothing | Answer::Remove => "unchanged",
+        },
+    )
+}
+
+/// `idem_commit(action_id, attempt_id, response, resource_id, external_request_id, on_lost)`
+pub fn idem_commit(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_commit()");
+    let ids = ids(call)?;
+    let response = call.jsonb(2);
+    let resource_id = call.text(3)?;
+    check_text(call.name(3), resource_id.as_deref())?;
+    let external_request_id = stored_text(call, 4)?;
+    let record_when_lost = match call.text(5)?.as_deref() {
+        None | Some("error") => false,
+        Some("record") => true,
+        Some(_) => {
+            return Err(Error::new(Code::InvalidParameter, "on_lost must be error or record"));
+        }
+    };
+    let too_large = response.is_some_and(|response| response.bytes.len() > settings::max_response_size());
+    let kept = response.filter(|_| !too_large).map(|response| response.datum);
+    let brought = Brought {
+        outcome: Outcome {
+            response: kept,
+            response_too_large: too_large,
+            external_request_id,
+            ..Outcome::default()
+        },
+        report: Report {
+            resource_id: call.stored(3),
+            external_request_id,
+            response: kept,
+            ..Report::default()
+        },
+    };
+    let event =
+        |caller| Event::Commit(Commit { caller, resource_id: resource_id.as_deref(), record_when_lost });
+    let step = move_action(call, ids, event, same_transaction, brought)?;
+    Ok(answered(call, ids.0, &step))
+}
+
+/// An external effect belongs between two transactions: its reservation must be committed before the call.
+fn same_transaction(entry: &Entry, policy: &Policy) -> Result<()> {
+    let action = &entry.action;
+    let here = action.state == State::Started
+        && session::was_granted_here(entry.action_id, action.attempt_id, entry.writer());
+    if !here || policy.effect != Effect::External {
+        return Ok(());
+    }
+    let refuse = policy.marks_dispatch
+        || policy.class.needs_two_transactions()
+        || settings::same_transaction() == SameTransaction::Error;
+    if !refuse && settings::same_transaction() == SameTransaction::Allow {
+        return Ok(());
+    }
+    let code = if refuse { Code::WrongState } else { Code::Warning };
+    let said = Error::new(code, "an external action was committed in the transaction that reserved it")
+        .hint("COMMIT before the call, then idem_commit; or register the type with effect => 'local'.");
+    if refuse {
+        return Err(said);
+    }
+    server::warn(&said);
+    Ok(())
+}
+
+/// `idem_mark_unknown(action_id, attempt_id, reason, external_request_id)`
+pub fn idem_mark_unknown(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_mark_unknown()");
+    let ids = ids(call)?;
+    let outcome = Outcome {
+        reason: stored_text(call, 2)?,
+        external_request_id: stored_text(call, 3)?,
+        ..Outcome::default()
+    };
+    let report = Report {
+        note: outcome.reason,
+        external_request_id: outcome.external_request_id,
+        ..Report::default()
+    };
+    let step = move_action(call, ids, Event::MarkUnknown, no_check, Brought { outcome, report })?;
+    Ok(answered(call, ids.0, &step))
+}
+
+/// `idem_fail(action_id, attempt_id, proof, error, retryable, retry_after_seconds, new_provider_key)`
+pub fn idem_fail(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_fail()");
+    let ids = ids(call)?;
+    let proof = match call.required_text(2)?.as_ref() {
+        "not_sent" => Proof::NotSent,
+        "refused" => Proof::Refused,
+        _ => {
+            return Err(Error::new(Code::InvalidParameter, "proof must be not_sent or refused")
+                .hint("A time-out, a reset or a 5xx proves nothing: use idem_mark_unknown."));
+        }
+    };
+    let retryable = call.bool(4).unwrap_or(false);
+    let retry_after = call.seconds(5)?;
+    let new_provider_key = call.bool(6).unwrap_or(false);
+    let random = server::random_fraction();
+    let outcome = Outcome { error: call.stored(3), ..Outcome::default() };
+    let event =
+        |caller| Event::Fail(Fail { caller, proof, retryable, retry_after, new_provider_key, random });
+    let step = move_action(call, ids, event, no_check, Brought { outcome, ..Brought::default() })?;
+    Ok(answered(call, ids.0, &step))
+}
+
+/// `idem_renew(action_id, attempt_id, lease_seconds)`
+pub fn idem_renew(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_renew()");
+    let ids = ids(call)?;
+    let lease = call.seconds(2)?;
+    let step = move_action(call, ids, |caller| Event::Renew(caller, lease), no_check, Brought::default())?;
+    match step.answer {
+        Answer::Lease(until) => Ok(call.value(Value::Time(until))),
+        _ => Err(Error::new(Code::Corrupted, "the rules gave no lease")),
+    }
+}
+
+/// `idem_release(action_id, attempt_id)`
+pub fn idem_release(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_release()");
+    let ids = ids(call)?;
+    let step = move_action(call, ids, Event::Release, no_check, Brought::default())?;
+    Ok(answered(call, ids.0, &step))
+}

@@ -1,0 +1,79 @@
+//! idem_add_evidence, idem_resolve
+
+use std::borrow::Cow;
+
+use idem_rules::error::Result;
+use idem_rules::identity::check_text;
+use idem_rules::transition::{Answer, Event, Evidence, Finding, Resolve};
+use pgrx::pg_sys::Datum;
+
+use super::attempt::{Brought, answered, ids, move_action, stored_text};
+use crate::server::{self, Call, Value};
+use crate::session;
+use crate::store::history::Report;
+use crate::store::ledger::Outcome;
+
+/// `idem_add_evidence(action_id, attempt_id, finding, response, resource_id, external_request_id, note)`
+pub fn idem_add_evidence(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_add_evidence()");
+    let ids = ids(call)?;
+    let finding = Finding::from_word(&call.required_text(2)?)?;
+    let resource_id = call.text(4)?;
+    check_text(call.name(4), resource_id.as_deref())?;
+    let report = Report {
+        finding: Some(finding.word()),
+        resource_id: call.stored(4),
+        external_request_id: stored_text(call, 5)?,
+        note: stored_text(call, 6)?,
+        response: call.stored(3),
+        ..Report::default()
+    };
+    let event = |caller| Event::Evidence(Evidence { caller, finding, resource_id: resource_id.as_deref() });
+    let step = move_action(call, ids, event, |_, _| Ok(()), Brought { report, ..Brought::default() })?;
+    Ok(answered(call, ids.0, &step))
+}
+
+/// `idem_resolve(action_id, attempt_id, finding, response, resource_id, external_request_id, evidence, …)`
+pub fn idem_resolve(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_resolve()");
+    let ids = ids(call)?;
+    let finding = Finding::from_word(&call.required_text(2)?)?;
+    let resource_id = call.text(4)?;
+    check_text(call.name(4), resource_id.as_deref())?;
+    let external_request_id = stored_text(call, 5)?;
+    let next_probe = call.seconds(8)?;
+    let random = server::random_fraction();
+    let response = call.jsonb(3);
+    let too_large =
+        response.is_some_and(|response| response.bytes.len() > crate::settings::max_response_size());
+    let kept = response.filter(|_| !too_large).map(|response| response.datum);
+    let brought = Brought {
+        outcome: Outcome {
+            response: kept.filter(|_| finding.is_positive()),
+            response_too_large: too_large && finding.is_positive(),
+            external_request_id,
+            ..Outcome::default()
+        },
+        report: Report {
+            finding: Some(finding.word()),
+            resource_id: call.stored(4),
+            external_request_id,
+            response: kept,
+            evidence: call.stored(6),
+            candidates: call.stored(7),
+            ..Report::default()
+        },
+    };
+    let event = |caller| {
+        let resource_id = resource_id.as_deref();
+        Event::Resolve(Resolve { caller, finding, resource_id, next_probe, random })
+    };
+    let step = move_action(call, ids, event, |_, _| Ok(()), brought)?;
+    session::ended(ids.0);
+    let state = match step.answer {
+        Answer::State(state) => state.word(),
+        _ => "unknown",
+    };
+    let next_probe_at = step.next.as_ref().filter(|next| !next.flags.escalated).and_then(|next| next.due_at);
+    call.row([Value::Text(Cow::Borrowed(state)), Value::or_null(next_probe_at, Value::Time)])
+}

@@ -1,0 +1,400 @@
+//! idem_reserve
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use idem_rules::action::{Action, SECOND, Span, State};
+use idem_rules::error::{Code, Error, Result};
+use idem_rules::fingerprint::{SCHEME, action_fingerprint, request_fingerprint};
+use idem_rules::identity::{
+    action_id, check_action_type, check_attempt_id, check_key, check_tenant, check_text, provider_key,
+};
+use idem_rules::jsonb::is_container;
+use idem_rules::policy::{Policies, Policy};
+use idem_rules::reserve::check_policy_version;
+use idem_rules::transition::{Answer, Ask, Decision, Event, transition};
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use super::fingerprint::{digest, digest_argument};
+use super::{Judged, seconds};
+use crate::server::{self, Call, Changed, Tick, Value};
+use crate::store::history::{self, Report};
+use crate::store::ledger::{Entry, Ledger, Outcome, Texts, misnamed};
+use crate::store::{apply::apply, installation, open::OpenActions, policy};
+use crate::{session, settings};
+
+/// Parameters by place.
+mod at {
+    pub const KEY: usize = 0;
+    pub const REQUEST: usize = 1;
+    pub const TENANT: usize = 2;
+    pub const ACTION_TYPE: usize = 3;
+    pub const ACTOR: usize = 4;
+    pub const TARGET: usize = 5;
+    pub const FINGERPRINT: usize = 6;
+    pub const ATTEMPT_ID: usize = 7;
+    pub const LEASE: usize = 8;
+    pub const TTL: usize = 9;
+    pub const WAIT: usize = 10;
+    pub const CAN_RECONCILE: usize = 11;
+    pub const WORKER: usize = 12;
+    pub const WORKFLOW_ID: usize = 13;
+    pub const SESSION_ID: usize = 14;
+    pub const PAYLOAD_VERSION: usize = 15;
+    pub const POLICY_VERSION: usize = 16;
+    pub const STORE_REQUEST: usize = 17;
+}
+
+/// A caller told to come back because a transaction has not ended waits at least this long.
+const TWIN_RETRY: Span = SECOND;
+
+/// One call, its arguments checked.
+struct Reserve<'a> {
+    call: &'a Call,
+    action_id: Uuid,
+    action_type: Cow<'a, str>,
+    current: Rc<Policy>,
+    ask: Ask,
+    attempt_id_given: bool,
+    texts: Texts,
+    patience: Patience,
+}
+
+/// How long a call waits, and for what.
+struct Patience {
+    since: Option<Instant>,
+    for_twin: Duration,
+    for_outcome: Duration,
+    pace: Tick,
+}
+
+impl Patience {
+    /// Waits a little, unless `budget` is used up: then false.
+    fn wait(&mut self, budget: Duration) -> bool {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if waited >= budget {
+            return false;
+        }
+        server::tick(&mut self.pace, budget - waited);
+        true
+    }
+}
+
+/// What a look at the ledger led to.
+enum Look {
+    /// The answer, in the function's result row.
+    Answered(Datum),
+    /// Another transaction has not ended: wait for it, then look again.
+    Twin,
+    /// Somebody is at it: wait for the outcome where the caller asked for that, else answer this.
+    Running(Datum),
+    /// Things changed meanwhile: look again at once.
+    Again,
+}
+
+/// `idem_reserve(key, request, …)`
+pub fn idem_reserve(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_reserve()");
+    let mut reserve = Reserve::read(call)?;
+    let mut contested = false;
+    loop {
+        let budget = match reserve.look(&mut contested)? {
+            Look::Answered(row) => return Ok(row),
+            Look::Again => continue,
+            Look::Running(row) => {
+                let budget = reserve.patience.for_outcome;
+                match reserve.patience.wait(budget) {
+                    true => continue,
+                    false => return Ok(row),
+                }
+            }
+            Look::Twin => reserve.patience.for_twin,
+        };
+        if !reserve.patience.wait(budget) {
+            return reserve.answer(Decision::Pending, Some(TWIN_RETRY), None, None);
+        }
+    }
+}
+
+impl<'a> Reserve<'a> {
+    fn read(call: &'a Call) -> Result<Reserve<'a>> {
+        let key = call.text(at::KEY)?;
+        let tenant = call.text(at::TENANT)?;
+        let action_type = call.required_text(at::ACTION_TYPE)?;
+        let key = check_key(key.as_deref())?;
+        let tenant = check_tenant(tenant.as_deref())?;
+        check_action_type(Some(&action_type))?;
+        let actor = call.text(at::ACTOR)?;
+        let target = call.text(at::TARGET)?;
+        let actor = check_text(call.name(at::ACTOR), actor.as_deref())?;
+        let target = check_text(call.name(at::TARGET), target.as_deref())?;
+        for n in [at::WORKER, at::WORKFLOW_ID, at::SESSION_ID, at::PAYLOAD_VERSION] {
+            check_text(call.name(n), call.text(n)?.as_deref())?;
+        }
+        let given = call.uuid(at::ATTEMPT_ID).map(check_attempt_id).transpose()?;
+        let request = request_digest(call)?;
+        let current = policy::current(call, &action_type)?;
+        if current.version == 0 && settings::require_action_type() {
+            return Err(Error::new(Code::UndefinedObject, "the action type is not registered").hint(
+                "Register it with idem_register_action_type, or turn pg_idem.require_action_type off.",
+            ));
+        }
+        let wait = call.seconds(at::WAIT)?.unwrap_or(0);
+        let wait = Duration::from_micros(wait.max(0) as u64).min(settings::max_wait());
+        let store_request = call.bool(at::STORE_REQUEST).unwrap_or(current.requires_approval);
+        let ask = Ask {
+            fingerprint: action_fingerprint(&request, &action_type, tenant, actor, target),
+            scheme: SCHEME,
+            attempt_id: given.unwrap_or_default(),
+            attempt_id_used: false,
+            lease: call.seconds(at::LEASE)?,
+            ttl: call.seconds(at::TTL)?,
+            can_reconcile: call.bool(at::CAN_RECONCILE).unwrap_or(false),
+            carried: false,
+            held: false,
+        };
+        Ok(Reserve {
+            call,
+            action_id: action_id(tenant, key),
+            current,
+            ask,
+            attempt_id_given: given.is_some(),
+            texts: Texts {
+                tenant: call.stored(at::TENANT),
+                key: call.stored(at::KEY),
+                action_type: call.stored(at::ACTION_TYPE),
+                actor: call.stored(at::ACTOR),
+                target: call.stored(at::TARGET),
+                worker: call.stored(at::WORKER),
+                workflow_id: call.stored(at::WORKFLOW_ID),
+                session_id: call.stored(at::SESSION_ID),
+                payload_version: call.stored(at::PAYLOAD_VERSION),
+                request: call.stored(at::REQUEST).filter(|_| store_request),
+            },
+            patience: Patience {
+                since: None,
+                for_twin: if wait.is_zero() { settings::twin_wait() } else { wait },
+                for_outcome: if server::repeatable_read() { Duration::ZERO } else { wait },
+                pace: Tick::default(),
+            },
+            action_type,
+        })
+    }
+
+    /// Looks at the ledger and does what the rules say. `contested` remembers that an insert met a rival.
+    fn look(&mut self, contested: &mut bool) -> Result<Look> {
+        let ledger = Ledger::open(self.call)?;
+        match ledger.find(self.action_id)? {
+            Some(entry) => self.existing(&ledger, entry),
+            None => self.first(&ledger, contested),
+        }
+    }
+
+    fn first(&mut self, ledger: &Ledger, contested: &mut bool) -> Result<Look> {
+        // A rival's row that is not committed shows only to an insert. Once one was met, look before inserting
+        // again: an insertion that is taken back leaves a dead row.
+        if *contested && ledger.is_being_written(self.action_id) {
+            return Ok(Look::Twin);
+        }
+        check_policy_version(self.call.int(at::POLICY_VERSION), &self.current)?;
+        self.make_token();
+        server::assign_transaction_id();
+        let now = server::clock();
+        let step = transition(None, &Event::Reserve(self.ask), Policies::same(&self.current), now)?;
+        let Some(new) = &step.next else { return Ok(Look::Again) };
+        if ledger.insert(self.action_id, new, &self.texts) {
+            if let Some(place) = idem_rules::expiry::open(new, now) {
+                let open = OpenActions::open(self.call)?;
+                open.set(self.action_id, Some(place), self.texts.tenant, self.texts.action_type)?;
+            }
+            history::add_events(
+                self.call,
+                self.action_id,
+                new.attempt,
+                &step.events,
+                Report::default(),
+                now,
+            )?;
+            return self.decided(step.answer, new, None).map(Look::Answered);
+        }
+        if ledger.is_being_written(self.action_id) {
+            *contested = true;
+            return Ok(Look::Twin);
+        }
+        if server::repeatable_read() {
+            return Err(server::serialization());
+        }
+        Ok(Look::Again)
+    }
+
+    fn existing(&mut self, ledger: &Ledger, entry: Entry) -> Result<Look> {
+        if !entry.is_named(self.call.raw(at::TENANT), self.call.raw(at::KEY)) {
+            return Err(misnamed(self.action_id));
+        }
+        self.refuse_second_grant(&entry)?;
+        let judged = match entry.action.policy_version == self.current.version {
+            true => None,
+            false => Some(Judged::read(self.call, &entry.action, &entry.action_type()?)?),
+        };
+        let current = Rc::clone(&self.current);
+        let policies = judged.as_ref().map_or(Policies::same(&current), Judged::policies);
+        self.ask.attempt_id_used = self.has_been_used(&entry)?;
+        let event = Event::Reserve(self.ask);
+        let step = transition(Some(&entry.action), &event, policies, server::clock())?;
+        let Answer::Decided(decision, wait) = step.answer else { return Ok(Look::Again) };
+        let moves = step.next.is_some() || decision.owns();
+        let locks = moves || (server::repeatable_read() && !entry.action.state.is_terminal());
+        if !locks {
+            self.log_conflict(decision);
+            let row = self.answer(decision, wait, Some(&entry.action), Some(&entry))?;
+            let running = decision == Decision::Pending && entry.action.state == State::Started;
+            return Ok(if running { Look::Running(row) } else { Look::Answered(row) });
+        }
+        // What was decided without the lock is decided again with it, at the time that holds then.
+        self.make_token();
+        server::assign_transaction_id();
+        let now = server::clock();
+        let step = transition(Some(&entry.action), &Event::Reserve(self.ask), policies, now)?;
+        let changed = match step.next {
+            Some(_) => apply(self.call, ledger, &entry, &step, Outcome::default(), Report::default(), now)?,
+            None => ledger.lock(&entry, false),
+        };
+        match changed {
+            Changed::Busy => Ok(Look::Twin),
+            Changed::Gone if server::repeatable_read() => Err(server::serialization()),
+            Changed::Gone => Ok(Look::Again),
+            Changed::Done => {
+                let action = step.next.as_ref().unwrap_or(&entry.action);
+                self.decided(step.answer, action, Some(&entry)).map(Look::Answered)
+            }
+        }
+    }
+
+    /// The token a grant will carry: made only once a grant is near, random bytes are not free.
+    fn make_token(&mut self) {
+        if self.ask.attempt_id.is_nil() {
+            self.ask.attempt_id = server::random_uuid();
+        }
+    }
+
+    fn has_been_used(&self, entry: &Entry) -> Result<bool> {
+        let action = &entry.action;
+        if !self.attempt_id_given || action.state.is_terminal() {
+            return Ok(false);
+        }
+        let token = Some(self.ask.attempt_id);
+        Ok(action.attempt_id == token
+            || action.reconcile_id == token
+            || history::has_attempt(self.call, self.action_id, self.ask.attempt_id)?)
+    }
+
+    /// An attempt granted to this very transaction is not granted to it again.
+    fn refuse_second_grant(&self, entry: &Entry) -> Result<()> {
+        let action = &entry.action;
+        let owner = match action.state {
+            State::Started => action.attempt_id,
+            State::Unknown if action.reconcile_lease_expires_at.is_some() => action.reconcile_id,
+            _ => return Ok(()),
+        };
+        if session::was_granted_here(self.action_id, owner, entry.writer()) {
+            return Err(Error::new(Code::WrongState, "the action was granted to this same transaction")
+                .detail(format!("action_id {}", self.action_id))
+                .hint(
+                    "Write SELECT * FROM idem_reserve(…): (idem_reserve(…)).* calls it once for each column.",
+                ));
+        }
+        Ok(())
+    }
+
+    fn log_conflict(&self, decision: Decision) {
+        if decision == Decision::Conflict && session::may_log_conflict(&self.action_type, server::clock()) {
+            let facts = format!("action_id {}, action type \"{}\"", self.action_id, self.action_type);
+            server::log(
+                Error::new(Code::Success, "pg_idem: a key was used again for another request").detail(facts),
+            );
+        }
+    }
+
+    fn decided(&self, answer: Answer, action: &Action, entry: Option<&Entry>) -> Result<Datum> {
+        let Answer::Decided(decision, wait) = answer else {
+            return Err(Error::new(Code::Corrupted, "the rules gave no decision"));
+        };
+        if decision.owns() {
+            session::granted(self.action_id, self.ask.attempt_id);
+        }
+        self.answer(decision, wait, Some(action), entry)
+    }
+
+    /// The result row. Of an action that another request's key met, nothing is shown.
+    fn answer(
+        &self,
+        decision: Decision,
+        wait: Option<Span>,
+        action: Option<&Action>,
+        entry: Option<&Entry>,
+    ) -> Result<Datum> {
+        let now = server::clock();
+        let action = action.filter(|_| decision != Decision::Conflict);
+        let entry = entry.filter(|_| action.is_some_and(|action| action.state_at(now) != State::Expired));
+        let owner = action.filter(|_| decision.owns());
+        let key_shown = owner.filter(|_| decision == Decision::Reconcile || !self.current.marks_dispatch);
+        let provider = match key_shown {
+            Some(action) => {
+                Some(provider_key(installation::id(self.call)?, self.action_id, action.generation))
+            }
+            None => None,
+        };
+        let lease = action.and_then(|action| match action.state {
+            State::Started => action.lease_expires_at,
+            State::Unknown => action.reconcile_lease_expires_at,
+            _ => None,
+        });
+        let replayed = entry.filter(|_| decision == Decision::Replay);
+        let datum = |datum: Option<Datum>| Value::or_null(datum, Value::Datum);
+        self.call.row([
+            Value::Bool(decision.is_granted()),
+            Value::Text(Cow::Borrowed(decision.word())),
+            Value::Uuid(self.action_id),
+            Value::or_null(owner, |_| Value::Uuid(self.ask.attempt_id)),
+            Value::or_null(owner, |action| Value::Big(action.fence)),
+            Value::or_null(action, |action| Value::Int(action.attempt)),
+            Value::or_null(action, |action| Value::Text(Cow::Borrowed(action.state_at(now).word()))),
+            Value::or_null(lease, Value::Time),
+            Value::or_null(wait, seconds),
+            datum(replayed.and_then(Entry::response)),
+            Value::or_null(entry.and_then(|entry| entry.response_state(now)), |word| {
+                Value::Text(word.into())
+            }),
+            Value::or_null(entry.and(action).and_then(|action| action.resource_id.as_deref()), |id| {
+                Value::Text(Cow::Borrowed(id))
+            }),
+            datum(entry.and_then(Entry::external_request_id)),
+            datum(entry.and_then(Entry::error)),
+            Value::or_null(provider, Value::Uuid),
+        ])
+    }
+}
+
+/// The digest of what is asked for: of the request, or as passed; both given must agree.
+fn request_digest(call: &Call) -> Result<[u8; 32]> {
+    let passed = digest_argument(call, at::FINGERPRINT)?;
+    let Some(request) = call.jsonb(at::REQUEST) else {
+        return Ok(passed.unwrap_or_else(|| request_fingerprint(b"null")));
+    };
+    if !is_container(request.bytes)? {
+        return Err(Error::new(Code::InvalidParameter, "request must be a JSON object or array").hint(
+            "A string at the top is nearly always a document that was encoded twice: pass the object itself, \
+             or cast the text with ::jsonb.",
+        ));
+    }
+    let digest = digest(request)?;
+    match passed {
+        Some(passed) if passed != digest => {
+            Err(Error::new(Code::InvalidParameter, "fingerprint is not the one of request")
+                .hint("Pass one of the two, or make the fingerprint with idem_fingerprint(request)."))
+        }
+        _ => Ok(digest),
+    }
+}

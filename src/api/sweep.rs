@@ -1,0 +1,184 @@
+//! idem_sweep: what is due by the clock alone, in one bounded batch
+
+use idem_rules::action::{DAY, State, Time};
+use idem_rules::error::{Code, Error, Result};
+use idem_rules::expiry::{Open, Queue, REMOVE_AFTER, SCRUB_AFTER, open};
+use idem_rules::transition::{Answer, Event, transition};
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use super::Judged;
+use crate::server::{self, Call, Changed, Value};
+use crate::store::apply::apply;
+use crate::store::cursor::Cursor;
+use crate::store::history::{self, Report};
+use crate::store::ledger::{Entry, Ledger, Outcome};
+use crate::store::open::OpenActions;
+
+/// Rows a call visits unless told otherwise.
+const DEFAULT_ROWS: i32 = 1000;
+
+/// A clock that went back makes a cursor start again this much earlier.
+const REWIND: Time = DAY;
+
+/// What a batch did.
+#[derive(Default)]
+struct Swept {
+    visited: usize,
+    unknown: usize,
+    scrubbed: usize,
+    removed: usize,
+}
+
+/// `idem_sweep(max_rows)`
+pub fn idem_sweep(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_sweep()");
+    let max_rows = call.int(0).unwrap_or(DEFAULT_ROWS);
+    if max_rows < 1 {
+        return Err(Error::new(
+            Code::InvalidParameter,
+            format!("max_rows is {max_rows}; it must be at least 1"),
+        ));
+    }
+    let mut sweep = Sweep { call, left: max_rows as usize, swept: Swept::default() };
+    // Dead attempts first: somebody may be waiting for them. The settled pass catches rows whose transaction
+    // committed after the eager one had come by.
+    sweep.follow("lease", 0, false)?;
+    sweep.open_actions()?;
+    sweep.follow("settled", 0, true)?;
+    sweep.follow("scrub", SCRUB_AFTER, true)?;
+    sweep.follow("remove", REMOVE_AFTER, true)?;
+    let Swept { visited, unknown, scrubbed, removed } = sweep.swept;
+    call.row([visited, unknown, scrubbed, removed].map(|count| Value::Big(count as i64)))
+}
+
+struct Sweep<'a> {
+    call: &'a Call,
+    left: usize,
+    swept: Swept,
+}
+
+impl Sweep<'_> {
+    /// Follows the ledger's `visit_at` with the cursor of `purpose`, staying `behind` the clock.
+    fn follow(&mut self, purpose: &str, behind: Time, settled: bool) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let now = server::clock();
+        let Some(mut cursor) = Cursor::lock(self.call, purpose)? else { return Ok(()) };
+        let horizon = if settled { cursor.horizon(now) } else { now };
+        let up_to = horizon.saturating_sub(behind);
+        let from = match cursor.visited_to > now.saturating_sub(behind) {
+            true => now.saturating_sub(behind).saturating_sub(REWIND),
+            false => cursor.visited_to,
+        };
+        let ledger = Ledger::open(self.call)?;
+        let mut batch: Vec<Entry> = Vec::new();
+        let most = self.left;
+        ledger.each_visit(from, up_to, |entry| {
+            // Rows of the same microsecond belong together: the cursor cannot stop between them.
+            let last = batch.last().map(|last| last.action.visit_at);
+            let full = batch.len() >= most && last != Some(entry.action.visit_at);
+            if !full {
+                batch.push(entry);
+            }
+            Ok(!full)
+        })?;
+        let visited_to = match batch.last() {
+            Some(last) if batch.len() >= most => last.action.visit_at,
+            _ => up_to.max(from),
+        };
+        self.left = self.left.saturating_sub(batch.len());
+        for entry in batch {
+            self.visit(&ledger, entry)?;
+        }
+        cursor.advance(visited_to);
+        Ok(())
+    }
+
+    /// Visits the open actions whose time has come.
+    fn open_actions(&mut self) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let open = OpenActions::open(self.call)?;
+        let ledger = Ledger::open(self.call)?;
+        let due = open.to_visit(server::clock(), self.left)?;
+        self.left = self.left.saturating_sub(due.len());
+        for action_id in due {
+            match ledger.find(action_id)? {
+                Some(entry) => self.visit_open(&ledger, &open, entry)?,
+                None => {
+                    open.forget(action_id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits one row that has a place among the open actions, and mends the place if it was out of date.
+    fn visit_open(&mut self, ledger: &Ledger, open_actions: &OpenActions, entry: Entry) -> Result<()> {
+        let (action_id, now) = (entry.action_id, server::clock());
+        let place = open(&entry.action, now);
+        let names = (entry.tenant(), entry.action_type_datum());
+        if self.visit(ledger, entry)? == Answer::Nothing && ledger.find(action_id)?.is_some() {
+            open_actions.mend(action_id, place, names.0, names.1);
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, ledger: &Ledger, entry: Entry) -> Result<Answer> {
+        self.swept.visited += 1;
+        let now = server::clock();
+        let judged = Judged::read(self.call, &entry.action, &entry.action_type()?)?;
+        let step = transition(Some(&entry.action), &Event::Visit, judged.policies(), now)?;
+        match step.answer {
+            Answer::Nothing => {
+                self.keep_track(&entry, open(&entry.action, now))?;
+                return Ok(Answer::Nothing);
+            }
+            Answer::Remove => {
+                if ledger.remove(&entry) == Changed::Done {
+                    history::remove(self.call, entry.action_id)?;
+                    OpenActions::open(self.call)?.forget(entry.action_id);
+                    self.swept.removed += 1;
+                }
+                return Ok(Answer::Remove);
+            }
+            _ => {}
+        }
+        let (outcome, report) = (Outcome::default(), Report::default());
+        match apply(self.call, ledger, &entry, &step, outcome, report, now)? {
+            Changed::Done => self.count(entry.action_id, step.answer)?,
+            // Somebody is changing the row. If that comes to nothing the row is due still, and this cursor has
+            // passed it: it gets a place of its own.
+            Changed::Busy => {
+                let place = Open { queue: Queue::Lease, due_at: now, visit_at: Some(now) };
+                self.keep_track(&entry, Some(place))?;
+            }
+            Changed::Gone => {}
+        }
+        Ok(step.answer)
+    }
+
+    fn count(&mut self, action_id: Uuid, answer: Answer) -> Result<()> {
+        match answer {
+            Answer::State(State::Unknown) => self.swept.unknown += 1,
+            Answer::State(State::Expired) => {
+                history::scrub(self.call, action_id)?;
+                self.swept.scrubbed += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Notes a row that no cursor will meet again in time.
+    fn keep_track(&self, entry: &Entry, place: Option<Open>) -> Result<()> {
+        if let Some(place) = place {
+            let open = OpenActions::open(self.call)?;
+            open.note(entry.action_id, place, entry.tenant(), entry.action_type_datum());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! pg_idem: idempotency where the data is.
+//!
+//! One way through the code: [`api`] takes a call apart and asks the rules (crate `idem_rules`), [`store`] writes
+//! what they return. [`server`] is the only layer that knows PostgreSQL's internals.
+
+#![deny(unsafe_code)]
+
+mod api;
+#[allow(unsafe_code, reason = "the one place for it")]
+mod server;
+mod session;
+mod settings;
+mod store;
+
+#[allow(unsafe_code, reason = "the magic block is a C symbol")]
+mod magic {
+    pgrx::pg_module_magic!();
+}
+
+/// Called by the server when it loads the library.
+#[allow(unsafe_code, reason = "a C symbol")]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn _PG_init() {
+    settings::define();
+    session::watch_transactions();
+}
+
+/// Declares an SQL function: the C symbol that CREATE FUNCTION names, the record that tells its calling convention,
+/// and the names of its parameters for messages.
+#[macro_export]
+macro_rules! sql_function {
+    ($name:ident, $finfo:ident, $body:path, [$($parameter:literal),*]) => {
+        #[allow(unsafe_code, reason = "a C symbol")]
+        #[unsafe(no_mangle)]
+        #[doc = concat!("`", stringify!($name), "` in SQL; see its COMMENT.")]
+        pub unsafe extern "C-unwind" fn $name(fcinfo: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
+            // SAFETY: PostgreSQL calls a version-1 function with a valid call record.
+            unsafe { $crate::server::enter(fcinfo, &[$($parameter),*], $body) }
+        }
+
+        #[allow(unsafe_code, reason = "a C symbol")]
+        #[unsafe(no_mangle)]
+        #[doc(hidden)]
+        pub extern "C" fn $finfo() -> &'static pgrx::pg_sys::Pg_finfo_record {
+            $crate::server::finfo()
+        }
+    };
+}
+
+/// The functions by their names in SQL.
+mod functions {
+    use super::api::{attempt, fingerprint, identity, policy, reconcile, reserve, status, sweep};
+
+    sql_function!(
+        idem_reserve,
+        pg_finfo_idem_reserve,
+        reserve::idem_reserve,
+        [
+            "key",
+            "request",
+            "tenant",
+            "action_type",
+            "actor",
+            "target",
+            "fingerprint",
+            "attempt_id",
+            "lease_seconds",
+            "ttl_seconds",
+            "wait_seconds",
+            "can_reconcile",
+            "worker",
+            "workflow_id",
+            "session_id",
+            "payload_version",
+            "policy_version",
+            "store_request"
+        ]
+    );
+    sql_function!(
+        idem_commit,
+        pg_finfo_idem_commit,
+        attempt::idem_commit,
+        ["action_id", "attempt_id", "response", "resource_id", "external_request_id", "on_lost"]
+    );
+    sql_function!(
+        idem_mark_unknown,
+        pg_finfo_idem_mark_unknown,
+        attempt::idem_mark_unknown,
+        ["action_id", "attempt_id", "reason", "external_request_id"]
+    );
+    sql_function!(
+        idem_fail,
+        pg_finfo_idem_fail,
+        attempt::idem_fail,
+        ["action_id", "attempt_id", "proof", "error", "retryable", "retry_after_seconds", "new_provider_key"]
+    );
+    sql_function!(
+        idem_renew,
+        pg_finfo_idem_renew,
+        attempt::idem_renew,
+        ["action_id", "attempt_id", "lease_seconds"]
+    );
+    sql_function!(idem_release, pg_finfo_idem_release, attempt::idem_release, ["action_id", "attempt_id"]);
+    sql_function!(
+        idem_add_evidence,
+        pg_finfo_idem_add_evidence,
+        reconcile::idem_add_evidence,
+        ["action_id", "attempt_id", "finding", "response", "resource_id", "external_request_id", "note"]
+    );
+    sql_function!(
+        idem_resolve,
+        pg_finfo_idem_resolve,
+        reconcile::idem_resolve,
+        [
+            "action_id",
+            "attempt_id",
+            "finding",
+            "response",
+            "resource_id",
+            "external_request_id",
+            "evidence",
+            "candidates",
+            "next_probe_seconds"
+        ]
+    );
+    sql_function!(idem_status, pg_finfo_idem_status, status::idem_status, ["key", "tenant"]);
+    sql_function!(idem_status_by_id, pg_finfo_idem_status_by_id, status::idem_status_by_id, ["action_id"]);
+    sql_function!(idem_action_id, pg_finfo_idem_action_id, identity::idem_action_id, ["key", "tenant"]);
+    sql_function!(idem_key, pg_finfo_idem_key, identity::idem_key, ["parts"]);
+    sql_function!(idem_canonical, pg_finfo_idem_canonical, fingerprint::idem_canonical, ["request"]);
+    sql_function!(idem_fingerprint, pg_finfo_idem_fingerprint, fingerprint::idem_fingerprint, ["request"]);
+    sql_function!(
+        idem_fingerprint_text,
+        pg_finfo_idem_fingerprint_text,
+        fingerprint::idem_fingerprint_text,
+        ["document"]
+    );
+    sql_function!(
+        idem_action_fingerprint,
+        pg_finfo_idem_action_fingerprint,
+        fingerprint::idem_action_fingerprint,
+        ["request_fingerprint", "action_type", "tenant", "actor", "target"]
+    );
+    sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);
+    sql_function!(idem_cache_changed, pg_finfo_idem_cache_changed, policy::idem_cache_changed, []);
+}

@@ -1,0 +1,242 @@
+//! The boundary to SQL: arguments in, one result out, refusals raised last.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+use idem_rules::action::{Span, Time};
+use idem_rules::error::{Code, Error, Result};
+use pgrx::pg_sys;
+use uuid::Uuid;
+
+use super::raise::Raised;
+use super::values::{self, bytes_of};
+
+/// One call of an SQL function of ours.
+pub struct Call {
+    fcinfo: pg_sys::FunctionCallInfo,
+    names: &'static [&'static str],
+}
+
+/// A jsonb argument: its datum, to be stored, and its container's bytes, to be read.
+#[derive(Clone, Copy)]
+pub struct Jsonb<'a> {
+    /// As passed.
+    pub datum: pg_sys::Datum,
+    /// The container behind the length word.
+    pub bytes: &'a [u8],
+}
+
+/// One result value.
+pub enum Value<'a> {
+    /// SQL NULL.
+    Null,
+    /// boolean
+    Bool(bool),
+    /// integer
+    Int(i32),
+    /// bigint
+    Big(i64),
+    /// double precision
+    Float(f64),
+    /// text in the database's encoding
+    Text(Cow<'a, str>),
+    /// uuid
+    Uuid(Uuid),
+    /// timestamptz
+    Time(Time),
+    /// bytea
+    Bytes(&'a [u8]),
+    /// Passed through as it is.
+    Datum(pg_sys::Datum),
+}
+
+impl<'a> Value<'a> {
+    /// The value of an option, NULL for none.
+    pub fn or_null<T>(option: Option<T>, value: impl FnOnce(T) -> Value<'a>) -> Value<'a> {
+        option.map_or(Value::Null, value)
+    }
+}
+
+/// Parameter names, in order, for error messages.
+pub type Words = &'static [&'static str];
+
+/// Version 1 of the calling convention, as PG_FUNCTION_INFO_V1 declares it.
+pub const fn finfo() -> &'static pg_sys::Pg_finfo_record {
+    static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &V1
+}
+
+/// Runs `body` for a call from PostgreSQL and turns its refusal into an ERROR.
+///
+/// # Safety
+/// `fcinfo` must be what PostgreSQL passed to a version-1 function; only [`crate::sql_function`] calls this.
+pub unsafe fn enter(
+    fcinfo: pg_sys::FunctionCallInfo,
+    names: Words,
+    body: fn(&Call) -> Result<pg_sys::Datum>,
+) -> pg_sys::Datum {
+    // SAFETY: a panic, and a PostgreSQL error caught on its way through Rust frames, is raised again by the guard;
+    // a refusal of ours leaves the guard as plain data first, so that nothing with a destructor is jumped over.
+    unsafe {
+        let outcome =
+            pg_sys::panic::pgrx_extern_c_guard(|| body(&Call { fcinfo, names }).map_err(Raised::from));
+        match outcome {
+            Ok(datum) => datum,
+            Err(raised) => {
+                raised.report(pgrx::PgLogLevel::ERROR as i32);
+                unreachable!("errfinish does not return at ERROR")
+            }
+        }
+    }
+}
+
+impl Call {
+    fn datum(&self, n: usize) -> Option<pg_sys::Datum> {
+        // SAFETY: the argument array behind fcinfo has nargs entries (fmgr.h).
+        unsafe {
+            let args = (*self.fcinfo).args.as_slice((*self.fcinfo).nargs as usize);
+            args.get(n).filter(|arg| !arg.isnull).map(|arg| arg.value)
+        }
+    }
+
+    /// The name of parameter `n`.
+    pub fn name(&self, n: usize) -> &'static str {
+        self.names.get(n).copied().unwrap_or("argument")
+    }
+
+    /// The schema the extension lives in: that of the function being called.
+    pub fn schema(&self) -> Result<pg_sys::Oid> {
+        // SAFETY: flinfo is set whenever PostgreSQL calls through fmgr; it is null for a direct call only.
+        unsafe {
+            let flinfo = (*self.fcinfo).flinfo;
+            if flinfo.is_null() {
+                return Err(Error::new(Code::WrongState, "pg_idem functions must be called through SQL"));
+            }
+            Ok(pg_sys::get_func_namespace((*flinfo).fn_oid))
+        }
+    }
+
+    /// A text argument as UTF-8. Errors: 22P05 in a database whose encoding says nothing about the bytes.
+    pub fn text(&self, n: usize) -> Result<Option<Cow<'_, str>>> {
+        self.datum(n).map(|datum| values::utf8(bytes_of(datum), self.name(n))).transpose()
+    }
+
+    /// A text argument that must be there. Errors: 22004.
+    pub fn required_text(&self, n: usize) -> Result<Cow<'_, str>> {
+        self.text(n)?.ok_or_else(|| self.null(n))
+    }
+
+    /// The refusal of NULL for parameter `n`.
+    pub fn null(&self, n: usize) -> Error {
+        Error::new(Code::NullValue, format!("{} must not be null", self.name(n)))
+    }
+
+    /// An argument as passed, to be stored unread.
+    pub fn stored(&self, n: usize) -> Option<pg_sys::Datum> {
+        self.datum(n)
+    }
+
+    /// The bytes of a text argument in the database's encoding; empty for NULL.
+    pub fn raw(&self, n: usize) -> &[u8] {
+        self.datum(n).map_or(&[], bytes_of)
+    }
+
+    /// A text array argument; NULL gives no elements.
+    pub fn texts(&self, n: usize) -> Result<Vec<Option<String>>> {
+        let Some(datum) = self.datum(n) else { return Ok(Vec::new()) };
+        values::elements(datum)
+            .into_iter()
+            .map(|element| {
+                element
+                    .map(|datum| values::utf8(bytes_of(datum), self.name(n)).map(Cow::into_owned))
+                    .transpose()
+            })
+            .collect()
+    }
+
+    /// The result of a trigger function that runs after a statement.
+    pub fn trigger_done(&self) -> pg_sys::Datum {
+        pg_sys::Datum::from(0)
+    }
+
+    /// A jsonb argument.
+    pub fn jsonb(&self, n: usize) -> Option<Jsonb<'_>> {
+        self.datum(n).map(|datum| Jsonb { datum, bytes: bytes_of(datum) })
+    }
+
+    /// A bytea argument.
+    pub fn bytes(&self, n: usize) -> Option<&[u8]> {
+        self.datum(n).map(bytes_of)
+    }
+
+    /// A uuid argument.
+    pub fn uuid(&self, n: usize) -> Option<Uuid> {
+        self.datum(n).map(values::uuid_of)
+    }
+
+    /// A uuid argument that must be there. Errors: 22004.
+    pub fn required_uuid(&self, n: usize) -> Result<Uuid> {
+        self.uuid(n).ok_or_else(|| self.null(n))
+    }
+
+    /// An integer argument.
+    pub fn int(&self, n: usize) -> Option<i32> {
+        self.datum(n).map(|datum| datum.value() as i32)
+    }
+
+    /// A boolean argument.
+    pub fn bool(&self, n: usize) -> Option<bool> {
+        self.datum(n).map(|datum| datum.value() != 0)
+    }
+
+    /// A double precision argument in seconds, as microseconds.
+    ///
+    /// Errors: 22023 for NaN, infinite, negative, or more than ten years.
+    pub fn seconds(&self, n: usize) -> Result<Option<Span>> {
+        const TEN_YEARS: f64 = 10.0 * 365.25 * 86_400.0;
+        let Some(datum) = self.datum(n) else { return Ok(None) };
+        let seconds = f64::from_bits(datum.value() as u64);
+        if !(0.0..=TEN_YEARS).contains(&seconds) {
+            return Err(Error::new(
+                Code::InvalidParameter,
+                format!("{} must be a number of seconds from 0 to ten years", self.name(n)),
+            ));
+        }
+        Ok(Some((seconds * 1e6).round() as Span))
+    }
+
+    /// One value as the result.
+    pub fn value(&self, value: Value) -> pg_sys::Datum {
+        let (datum, is_null) = values::datum_of(value);
+        // SAFETY: fcinfo is valid for the whole call.
+        unsafe { (*self.fcinfo).isnull = is_null };
+        datum
+    }
+
+    /// A row of the function's declared composite type as the result.
+    pub fn row<const N: usize>(&self, columns: [Value; N]) -> Result<pg_sys::Datum> {
+        let mut datums = [pg_sys::Datum::from(0); N];
+        let mut nulls = [true; N];
+        for (n, column) in columns.into_iter().enumerate() {
+            (datums[n], nulls[n]) = values::datum_of(column);
+        }
+        // SAFETY: the function's result type is a composite type of the extension; its number of columns is
+        // checked before heap_form_tuple reads that many values. The descriptor is released before returning.
+        unsafe {
+            let rowtype = pg_sys::get_func_rettype((*(*self.fcinfo).flinfo).fn_oid);
+            let tupdesc = pg_sys::lookup_rowtype_tupdesc(rowtype, -1);
+            if (*tupdesc).natts as usize != N {
+                pg_sys::DecrTupleDescRefCount(tupdesc);
+                return Err(super::catalog::mismatch());
+            }
+            let tuple = pg_sys::heap_form_tuple(tupdesc, datums.as_mut_ptr(), nulls.as_mut_ptr());
+            pg_sys::DecrTupleDescRefCount(tupdesc);
+            Ok(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
+        }
+    }
+}
+
+/// A NUL-terminated name as a str; our own names are ASCII.
+pub(super) fn ascii(name: &'static CStr) -> &'static str {
+    name.to_str().unwrap_or("")
+}

@@ -1,0 +1,150 @@
+//! Finding our tables in the catalog once a session, and noticing when that has to be done again.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+
+use idem_rules::error::{Code, Error, Result};
+use pgrx::pg_sys;
+
+use super::call::ascii;
+
+/// The column types our tables use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// uuid
+    Uuid,
+    /// timestamptz
+    Time,
+    /// bigint
+    Big,
+    /// integer
+    Int,
+    /// smallint
+    Small,
+    /// "char"
+    Letter,
+    /// text
+    Text,
+    /// bytea
+    Bytes,
+    /// jsonb
+    Jsonb,
+    /// boolean
+    Bool,
+}
+
+impl Type {
+    fn oid(self) -> pg_sys::Oid {
+        match self {
+            Type::Uuid => pg_sys::UUIDOID,
+            Type::Time => pg_sys::TIMESTAMPTZOID,
+            Type::Big => pg_sys::INT8OID,
+            Type::Int => pg_sys::INT4OID,
+            Type::Small => pg_sys::INT2OID,
+            Type::Letter => pg_sys::CHAROID,
+            Type::Text => pg_sys::TEXTOID,
+            Type::Bytes => pg_sys::BYTEAOID,
+            Type::Jsonb => pg_sys::JSONBOID,
+            Type::Bool => pg_sys::BOOLOID,
+        }
+    }
+}
+
+/// A column as the library expects it.
+pub struct Column(pub &'static str, pub Type);
+
+/// A table as the library expects it.
+pub struct Spec {
+    /// Its place in the session's cache; each spec has its own, below [`SPECS`].
+    pub place: usize,
+    /// Its name in the extension's schema.
+    pub name: &'static CStr,
+    /// Its columns, in order.
+    pub columns: &'static [Column],
+    /// Its indexes, the primary key first.
+    pub indexes: &'static [&'static CStr],
+}
+
+/// Number of specs that can be known at a time.
+const SPECS: usize = 8;
+
+/// Number of indexes a table of ours can have.
+pub(super) const MAX_INDEXES: usize = 3;
+
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    pub(super) table: pg_sys::Oid,
+    pub(super) indexes: [pg_sys::Oid; MAX_INDEXES],
+}
+
+thread_local! {
+    static KNOWN: RefCell<[Option<Known>; SPECS]> = const { RefCell::new([None; SPECS]) };
+    static GENERATION: Cell<u64> = const { Cell::new(1) };
+    static LISTENING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Rises whenever one of our tables may have changed its definition, or was said to have changed by
+/// [`invalidate`]. What is cached from a table holds as long as this stays the same.
+pub fn generation() -> u64 {
+    GENERATION.get()
+}
+
+unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    KNOWN.with_borrow_mut(|known| {
+        let ours = |entry: &Option<Known>| {
+            entry.is_some_and(|entry| entry.table == relation || entry.indexes.contains(&relation))
+        };
+        if relation == pg_sys::InvalidOid || known.iter().any(ours) {
+            *known = [None; SPECS];
+            GENERATION.set(GENERATION.get() + 1);
+        }
+    });
+}
+
+/// The object ids behind `spec`, looked up on first use. Errors: 55000 when library and SQL do not fit together.
+pub(super) fn resolve(spec: &'static Spec, schema: pg_sys::Oid) -> Result<Known> {
+    if let Some(known) = KNOWN.with_borrow(|known| known[spec.place]) {
+        return Ok(known);
+    }
+    if !LISTENING.replace(true) {
+        // SAFETY: registered once a session; the callback touches only this thread's cells and cannot raise.
+        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::from(0)) };
+    }
+    let oid_of = |name: &CStr| {
+        // SAFETY: looks a name up; it is NUL-terminated.
+        let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };
+        if oid == pg_sys::InvalidOid { Err(mismatch()) } else { Ok(oid) }
+    };
+    let mut known = Known { table: oid_of(spec.name)?, indexes: [pg_sys::InvalidOid; MAX_INDEXES] };
+    for (n, index) in spec.indexes.iter().enumerate() {
+        known.indexes[n] = oid_of(index)?;
+    }
+    check_columns(spec, known.table)?;
+    KNOWN.with_borrow_mut(|cache| cache[spec.place] = Some(known));
+    Ok(known)
+}
+
+fn check_columns(spec: &'static Spec, table: pg_sys::Oid) -> Result<()> {
+    // SAFETY: the relation is open, and so its descriptor valid, until it is closed here.
+    let fits = unsafe {
+        let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
+        let tupdesc = pgrx::PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        let fits = tupdesc.len() == spec.columns.len()
+            && tupdesc.iter().zip(spec.columns).all(|(found, Column(name, r#type))| {
+                !found.attisdropped && found.name() == *name && found.atttypid == r#type.oid()
+            });
+        drop(tupdesc);
+        pg_sys::relation_close(relation, pg_sys::AccessShareLock as i32);
+        fits
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(mismatch().detail(format!("Table {} is not what the library expects.", ascii(spec.name))))
+}
+
+/// The refusal when the library in memory and the SQL objects in the database are of different versions.
+pub(super) fn mismatch() -> Error {
+    Error::new(Code::WrongState, "the library and the SQL objects of pg_idem do not fit together")
+        .hint("Reconnect, or restart the server if it is preloaded; then ALTER EXTENSION pg_idem UPDATE.")
+}

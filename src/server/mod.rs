@@ -1,0 +1,29 @@
+//! The only unsafe code, and the only code that differs between PostgreSQL majors.
+//!
+//! What a statement costs when it goes through SPI is mostly planning look-ups, executor start and stop, and
+//! permission checks. This layer reads and writes our own tables below the executor: an index scan, a heap insert
+//! with its index entries, a heap update. That is also why no search_path, no row-level security policy and no
+//! privilege of the caller has a say in it: EXECUTE on the function is the one gate.
+//!
+//! Rules of the layer: everything that can raise goes through pgrx's guarded bindings, so a PostgreSQL error
+//! unwinds Rust frames properly and is raised again at the boundary; nothing here catches one and goes on.
+
+mod call;
+mod catalog;
+mod raise;
+mod scan;
+mod table;
+mod values;
+mod xact;
+
+pub use call::{Call, Jsonb, Value, enter, finfo};
+pub use catalog::{Column, Spec, Type, generation};
+pub use raise::{log, warn};
+pub use scan::{Bound, Key};
+pub use table::{Changed, Row, Table, serialization};
+pub use values::{Values, text_datum};
+pub use xact::{
+    Tick, assign_transaction_id, clock, encoding, force_sync_commit, is_current_transaction, oldest_running,
+    on_transaction_end, outer_role_name, random_fraction, random_uuid, refuse_read_only, repeatable_read,
+    session_user_name, tick,
+};

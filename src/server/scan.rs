@@ -1,0 +1,206 @@
+//! Index scans below the executor.
+
+use idem_rules::action::Time;
+use idem_rules::error::Result;
+use pgrx::pg_sys;
+use uuid::Uuid;
+
+use super::table::{Row, Table};
+use super::values::{time_datum, uuid_datum};
+
+/// How an index column is compared with a value.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    /// uuid =
+    Uuid(Uuid),
+    /// timestamptz >
+    After(Time),
+    /// timestamptz <=
+    UpTo(Time),
+    /// integer =
+    Int(i32),
+    /// text = under collation "C"
+    Text(pg_sys::Datum),
+}
+
+/// A condition on one index column, counted from 1.
+#[derive(Clone, Copy)]
+pub struct Key(pub i16, pub Bound);
+
+/// Conditions a scan of ours can have.
+const MAX_KEYS: usize = 3;
+
+fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
+    let mut entries: [pg_sys::ScanKeyData; MAX_KEYS] = Default::default();
+    for (entry, Key(column, bound)) in entries.iter_mut().zip(keys) {
+        let (strategy, procedure, argument) = match *bound {
+            Bound::Uuid(uuid) => (pg_sys::BTEqualStrategyNumber, pg_sys::F_UUID_EQ, uuid_datum(uuid)),
+            Bound::After(time) => {
+                (pg_sys::BTGreaterStrategyNumber, pg_sys::F_TIMESTAMPTZ_GT, time_datum(time))
+            }
+            Bound::UpTo(time) => {
+                (pg_sys::BTLessEqualStrategyNumber, pg_sys::F_TIMESTAMPTZ_LE, time_datum(time))
+            }
+            Bound::Int(value) => {
+                (pg_sys::BTEqualStrategyNumber, pg_sys::F_INT4EQ, pg_sys::Datum::from(value))
+            }
+            Bound::Text(datum) => (pg_sys::BTEqualStrategyNumber, pg_sys::F_TEXTEQ, datum),
+        };
+        let collation = match bound {
+            Bound::Text(_) => pg_sys::Oid::from(pg_sys::C_COLLATION_OID),
+            _ => pg_sys::InvalidOid,
+        };
+        // SAFETY: fills one entry of our own array; the procedures are built in.
+        unsafe {
+            pg_sys::ScanKeyEntryInitialize(
+                entry,
+                0,
+                *column,
+                strategy as u16,
+                pg_sys::InvalidOid,
+                collation,
+                procedure.into(),
+                argument,
+            )
+        };
+    }
+    entries
+}
+
+/// An index scan that is ended, and its snapshot let go, when it goes out of scope.
+struct Scan {
+    scan: pg_sys::IndexScanDesc,
+    slot: *mut pg_sys::TupleTableSlot,
+    registered: Option<pg_sys::Snapshot>,
+}
+
+impl Scan {
+    /// # Safety
+    /// `snapshot` must stay valid for as long as the scan; `keys` are copied.
+    unsafe fn begin(table: &Table, index: usize, keys: &[Key], snapshot: pg_sys::Snapshot) -> Scan {
+        let mut entries = scan_keys(keys);
+        // SAFETY: table and index are open and belong together.
+        unsafe {
+            let slot = pg_sys::table_slot_create(table.relation(), std::ptr::null_mut());
+            let scan = begin_scan(table.relation(), table.index(index), snapshot, keys.len() as i32);
+            pg_sys::index_rescan(scan, entries.as_mut_ptr(), keys.len() as i32, std::ptr::null_mut(), 0);
+            Scan { scan, slot, registered: None }
+        }
+    }
+
+    unsafe fn mvcc(table: &Table, index: usize, keys: &[Key]) -> Scan {
+        // SAFETY: a registered snapshot lives until it is unregistered, which Drop does after the scan ended.
+        unsafe {
+            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot());
+            let mut scan = Scan::begin(table, index, keys, snapshot);
+            scan.registered = Some(snapshot);
+            scan
+        }
+    }
+
+    unsafe fn next(&mut self, direction: pg_sys::ScanDirection::Type) -> bool {
+        // SAFETY: the scan is open.
+        unsafe { pg_sys::index_getnext_slot(self.scan, direction, self.slot) }
+    }
+
+    unsafe fn row(&self, table: &Table) -> Row {
+        let mut should_free = false;
+        // SAFETY: the slot holds the tuple just fetched; the copy outlives the pin on its page.
+        unsafe {
+            let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free);
+            Row::read(table, pg_sys::heap_copytuple(tuple))
+        }
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        // An error on its way out leaves this to the transaction's resource owner.
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: each is released once, the scan before its snapshot.
+        unsafe {
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            pg_sys::index_endscan(self.scan);
+            if let Some(snapshot) = self.registered {
+                pg_sys::UnregisterSnapshot(snapshot);
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "pg18"))]
+unsafe fn begin_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: passed through.
+    unsafe { pg_sys::index_beginscan(table, index, snapshot, keys, 0) }
+}
+
+#[cfg(feature = "pg18")]
+unsafe fn begin_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: passed through; no instrumentation is wanted.
+    unsafe { pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0) }
+}
+
+impl Table {
+    /// The first row that meets `keys` in index order.
+    pub fn find(&self, index: usize, keys: &[Key]) -> Option<Row> {
+        // SAFETY: the scan is used and ended here.
+        unsafe {
+            let mut scan = Scan::mvcc(self, index, keys);
+            scan.next(pg_sys::ScanDirection::ForwardScanDirection).then(|| scan.row(self))
+        }
+    }
+
+    /// The last row that meets `keys` in index order.
+    pub fn find_last(&self, index: usize, keys: &[Key]) -> Option<Row> {
+        // SAFETY: as in find.
+        unsafe {
+            let mut scan = Scan::mvcc(self, index, keys);
+            scan.next(pg_sys::ScanDirection::BackwardScanDirection).then(|| scan.row(self))
+        }
+    }
+
+    /// Rows that meet `keys`, in index order, until `take` says false.
+    pub fn each(&self, index: usize, keys: &[Key], mut take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
+        // SAFETY: as in find; `take` may open scans of its own.
+        unsafe {
+            let mut scan = Scan::mvcc(self, index, keys);
+            while scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
+                if !take(scan.row(self))? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True when another transaction that has not ended yet inserted, or changes, a row that meets `keys`.
+    pub fn is_being_written(&self, index: usize, keys: &[Key]) -> bool {
+        let mut dirty = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        };
+        let none = pg_sys::InvalidTransactionId;
+        // SAFETY: a dirty snapshot needs no registration (snapmgr.h); it lives on this frame longer than the scan.
+        unsafe {
+            let mut scan = Scan::begin(self, index, keys, &mut dirty);
+            while scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
+                if dirty.xmin != none || dirty.xmax != none {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

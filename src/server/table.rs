@@ -1,0 +1,339 @@
+//! Our tables: opening them, and changing one row with its index entries.
+
+use idem_rules::error::{Code, Error, Result};
+use pgrx::pg_sys;
+
+use super::call::Call;
+use super::catalog::{self, MAX_INDEXES, Spec};
+use super::values::Values;
+
+/// A table of ours, open with all its indexes. The locks stay until the transaction ends, as for any statement.
+pub struct Table {
+    relation: pg_sys::Relation,
+    indexes: [pg_sys::Relation; MAX_INDEXES],
+    count: usize,
+}
+
+/// One version of a row.
+pub struct Row {
+    tuple: pg_sys::HeapTuple,
+    /// Its columns.
+    pub values: Values,
+}
+
+/// What became of a change to a row version that was read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// It is done.
+    Done,
+    /// Another transaction that has not ended yet holds the row.
+    Busy,
+    /// There is a newer version by now, or none any more.
+    Gone,
+}
+
+impl Row {
+    /// # Safety
+    /// `tuple` must be a tuple of `table` in memory that outlives the row.
+    pub(super) unsafe fn read(table: &Table, tuple: pg_sys::HeapTuple) -> Row {
+        let mut values = Values::new();
+        // SAFETY: the arrays hold more entries than the table has columns (checked when it was resolved).
+        unsafe {
+            pg_sys::heap_deform_tuple(
+                tuple,
+                (*table.relation).rd_att,
+                values.datums.as_mut_ptr(),
+                values.nulls.as_mut_ptr(),
+            );
+        }
+        Row { tuple, values }
+    }
+
+    /// The id of the transaction that wrote this version.
+    pub fn writer(&self) -> u32 {
+        // SAFETY: the header of a tuple in memory; the choice field holds xmin for a stored tuple.
+        unsafe { (*(*self.tuple).t_data).t_choice.t_heap.t_xmin.into_inner() }
+    }
+}
+
+impl Table {
+    /// Opens the table behind `spec` for reading and writing.
+    pub fn open(call: &Call, spec: &'static Spec) -> Result<Table> {
+        let known = catalog::resolve(spec, call.schema()?)?;
+        // SAFETY: the ids were looked up under the invalidation callback; a dropped table raises here.
+        unsafe {
+            let lock = pg_sys::RowExclusiveLock as i32;
+            let mut table = Table {
+                relation: pg_sys::table_open(known.table, lock),
+                indexes: [std::ptr::null_mut(); MAX_INDEXES],
+                count: spec.indexes.len(),
+            };
+            for n in 0..table.count {
+                table.indexes[n] = pg_sys::index_open(known.indexes[n], lock);
+            }
+            Ok(table)
+        }
+    }
+
+    pub(super) fn relation(&self) -> pg_sys::Relation {
+        self.relation
+    }
+
+    pub(super) fn index(&self, n: usize) -> pg_sys::Relation {
+        self.indexes[n]
+    }
+
+    /// Tells every session, at commit, that what it cached from this table no longer holds.
+    pub fn invalidate(&self) {
+        // SAFETY: the relation is open.
+        unsafe { pg_sys::CacheInvalidateRelcache(self.relation) }
+    }
+
+    fn form(&self, values: &Values) -> pg_sys::HeapTuple {
+        let mut values = values.clone();
+        // SAFETY: the arrays hold as many entries as the descriptor names.
+        unsafe {
+            pg_sys::heap_form_tuple(
+                (*self.relation).rd_att,
+                values.datums.as_mut_ptr(),
+                values.nulls.as_mut_ptr(),
+            )
+        }
+    }
+
+    /// Adds a row that no other can clash with. Raises 23505 if one does.
+    pub fn insert(&self, values: &Values) {
+        let tuple = self.form(values);
+        // SAFETY: an ordinary insert into an open table, followed by its index entries.
+        unsafe {
+            let command = pg_sys::GetCurrentCommandId(true);
+            pg_sys::heap_insert(self.relation, tuple, command, 0, std::ptr::null_mut());
+            for n in 0..self.count {
+                self.add_to_index(n, tuple, values, false);
+            }
+            pg_sys::CommandCounterIncrement();
+        }
+    }
+
+    /// Adds a row unless the primary key has one already, seen or not yet committed. True when it was added.
+    ///
+    /// This is what INSERT … ON CONFLICT DO NOTHING does (execIndexing.c): a speculative insertion, taken back
+    /// without waiting when the unique index knows a rival. The index checks under its page lock before it adds,
+    /// so of several rivals the first always stays.
+    pub fn insert_unless_present(&self, values: &Values) -> bool {
+        let tuple = self.form(values);
+        // SAFETY: the token is in the tuple before the tuple is in the table, and the insertion is finished or
+        // aborted before the token's lock is let go; an error in between aborts the transaction.
+        unsafe {
+            let xid = pg_sys::GetCurrentTransactionId();
+            let token = pg_sys::SpeculativeInsertionLockAcquire(xid);
+            set_speculative_token((*tuple).t_data, token);
+            let command = pg_sys::GetCurrentCommandId(true);
+            let options = pg_sys::HEAP_INSERT_SPECULATIVE as i32;
+            pg_sys::heap_insert(self.relation, tuple, command, options, std::ptr::null_mut());
+            let added = self.add_to_index(0, tuple, values, true);
+            if added {
+                for n in 1..self.count {
+                    self.add_to_index(n, tuple, values, false);
+                }
+                pg_sys::heap_finish_speculative(self.relation, &mut (*tuple).t_self);
+            } else {
+                pg_sys::heap_abort_speculative(self.relation, &mut (*tuple).t_self);
+            }
+            pg_sys::SpeculativeInsertionLockRelease(xid);
+            pg_sys::CommandCounterIncrement();
+            added
+        }
+    }
+
+    /// Adds the index entry of a tuple just stored; false when `speculative` and the index knows a rival.
+    unsafe fn add_to_index(
+        &self,
+        n: usize,
+        tuple: pg_sys::HeapTuple,
+        values: &Values,
+        speculative: bool,
+    ) -> bool {
+        let index = self.indexes[n];
+        // SAFETY: our indexes are plain btrees on columns (no expression, no predicate), so the key values are the
+        // columns' values; INDEX_MAX_KEYS bounds their number.
+        unsafe {
+            let info = pg_sys::BuildIndexInfo(index);
+            let form = (*index).rd_index;
+            let keys = (*form).indnatts as usize;
+            let columns = (*form).indkey.values.as_slice(keys);
+            let mut datums = [pg_sys::Datum::from(0); 4];
+            let mut nulls = [true; 4];
+            for (k, column) in columns.iter().enumerate().take(4) {
+                let column = *column as usize - 1;
+                datums[k] = values.datums[column];
+                nulls[k] = values.nulls[column];
+            }
+            let check = match ((*form).indisunique, speculative) {
+                (false, _) => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+                (true, false) => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
+                (true, true) => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
+            };
+            let unique = pg_sys::index_insert(
+                index,
+                datums.as_mut_ptr(),
+                nulls.as_mut_ptr(),
+                &mut (*tuple).t_self,
+                self.relation,
+                check,
+                false,
+                info,
+            );
+            pg_sys::pfree(info.cast());
+            unique || !speculative
+        }
+    }
+
+    /// Puts `values` in the place of `row`, without waiting for anybody.
+    pub fn update(&self, row: &Row, values: &Values) -> Changed {
+        let tuple = self.form(values);
+        // SAFETY: the row came from this table; its item pointer stays what it was.
+        unsafe {
+            let mut failure = pg_sys::TM_FailureData::default();
+            let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+            let result = heap_update(self.relation, &mut (*row.tuple).t_self, tuple, &mut failure, &mut mode);
+            if result == pg_sys::TM_Result::TM_Ok {
+                let heap_only = (*(*tuple).t_data).t_infomask2 & pg_sys::HEAP_ONLY_TUPLE as u16 != 0;
+                for n in 0..if heap_only { 0 } else { self.count } {
+                    self.add_to_index(n, tuple, values, false);
+                }
+                pg_sys::CommandCounterIncrement();
+            }
+            changed(result)
+        }
+    }
+
+    /// Removes `row`, without waiting for anybody.
+    pub fn delete(&self, row: &Row) -> Changed {
+        // SAFETY: as in update.
+        unsafe {
+            let mut failure = pg_sys::TM_FailureData::default();
+            let result = pg_sys::heap_delete(
+                self.relation,
+                &mut (*row.tuple).t_self,
+                pg_sys::GetCurrentCommandId(true),
+                std::ptr::null_mut(),
+                false,
+                &mut failure,
+                false,
+            );
+            if result == pg_sys::TM_Result::TM_Ok {
+                pg_sys::CommandCounterIncrement();
+            }
+            changed(result)
+        }
+    }
+
+    /// Locks `row` against change until the transaction ends. `wait`: for whoever holds it now.
+    pub fn lock(&self, row: &Row, wait: bool) -> Changed {
+        let policy =
+            if wait { pg_sys::LockWaitPolicy::LockWaitBlock } else { pg_sys::LockWaitPolicy::LockWaitSkip };
+        // SAFETY: heap_lock_tuple reads the item pointer of the tuple given and pins its page into `buffer`.
+        unsafe {
+            let mut tuple = pg_sys::HeapTupleData { t_self: (*row.tuple).t_self, ..Default::default() };
+            let mut buffer: pg_sys::Buffer = 0;
+            let mut failure = pg_sys::TM_FailureData::default();
+            let result = pg_sys::heap_lock_tuple(
+                self.relation,
+                &mut tuple,
+                pg_sys::GetCurrentCommandId(true),
+                pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+                policy,
+                false,
+                &mut buffer,
+                &mut failure,
+            );
+            if buffer != 0 {
+                pg_sys::ReleaseBuffer(buffer);
+            }
+            changed(result)
+        }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // An error on its way out leaves this to the transaction's resource owner.
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: each is closed once; the locks stay.
+        unsafe {
+            for index in &self.indexes[..self.count] {
+                pg_sys::index_close(*index, pg_sys::NoLock as i32);
+            }
+            pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
+        }
+    }
+}
+
+fn changed(result: pg_sys::TM_Result::Type) -> Changed {
+    match result {
+        pg_sys::TM_Result::TM_Ok => Changed::Done,
+        pg_sys::TM_Result::TM_BeingModified | pg_sys::TM_Result::TM_WouldBlock => Changed::Busy,
+        _ => Changed::Gone,
+    }
+}
+
+/// The refusal under REPEATABLE READ and SERIALIZABLE when the row changed since the snapshot.
+pub fn serialization() -> Error {
+    Error::new(Code::Serialization, "could not serialize access due to a concurrent change of the action")
+        .hint("Try the whole transaction again.")
+}
+
+#[cfg(any(feature = "pg14", feature = "pg15"))]
+unsafe fn heap_update(
+    relation: pg_sys::Relation,
+    old: pg_sys::ItemPointer,
+    new: pg_sys::HeapTuple,
+    failure: &mut pg_sys::TM_FailureData,
+    mode: &mut pg_sys::LockTupleMode::Type,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: passed through; no crosscheck snapshot, no waiting.
+    unsafe {
+        let command = pg_sys::GetCurrentCommandId(true);
+        pg_sys::heap_update(relation, old, new, command, std::ptr::null_mut(), false, failure, mode)
+    }
+}
+
+#[cfg(not(any(feature = "pg14", feature = "pg15")))]
+unsafe fn heap_update(
+    relation: pg_sys::Relation,
+    old: pg_sys::ItemPointer,
+    new: pg_sys::HeapTuple,
+    failure: &mut pg_sys::TM_FailureData,
+    mode: &mut pg_sys::LockTupleMode::Type,
+) -> pg_sys::TM_Result::Type {
+    let mut indexes = pg_sys::TU_UpdateIndexes::TU_None;
+    // SAFETY: passed through; no crosscheck snapshot, no waiting. None of our indexes is summarizing, so the
+    // heap-only bit of the new tuple says all there is to say about index entries.
+    unsafe {
+        let command = pg_sys::GetCurrentCommandId(true);
+        pg_sys::heap_update(
+            relation,
+            old,
+            new,
+            command,
+            std::ptr::null_mut(),
+            false,
+            failure,
+            mode,
+            &mut indexes,
+        )
+    }
+}
+
+/// Marks a tuple that is not in the table yet as speculative (HeapTupleHeaderSetSpeculativeToken).
+unsafe fn set_speculative_token(header: pg_sys::HeapTupleHeader, token: u32) {
+    // SAFETY: the header belongs to a tuple that only we know.
+    unsafe {
+        (*header).t_ctid.ip_blkid.bi_hi = (token >> 16) as u16;
+        (*header).t_ctid.ip_blkid.bi_lo = token as u16;
+        (*header).t_ctid.ip_posid = pg_sys::SpecTokenOffsetNumber as u16;
+    }
+}

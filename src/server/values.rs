@@ -1,0 +1,264 @@
+//! Rows of our tables as arrays of datums, and the conversion of single values.
+
+use std::borrow::Cow;
+
+use idem_rules::action::{Span, Time};
+use idem_rules::error::{Code, Error, Result};
+use pgrx::pg_sys;
+use uuid::Uuid;
+
+use super::call::Value;
+use super::xact;
+
+/// More columns than any table of ours has.
+pub(super) const MAX_COLUMNS: usize = 48;
+
+/// PostgreSQL's epoch, 2000-01-01, in microseconds since the Unix epoch.
+const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
+
+/// One row's values. Columns are numbered from 0 in the order of the table's [`super::Spec`], which is checked
+/// against the catalog before a row is read, so a getter always meets the type it expects.
+#[derive(Clone)]
+pub struct Values {
+    pub(super) datums: [pg_sys::Datum; MAX_COLUMNS],
+    pub(super) nulls: [bool; MAX_COLUMNS],
+}
+
+impl Values {
+    /// A row of NULLs.
+    pub fn new() -> Values {
+        Values { datums: [pg_sys::Datum::from(0); MAX_COLUMNS], nulls: [true; MAX_COLUMNS] }
+    }
+
+    /// The stored datum, unread.
+    pub fn datum(&self, n: usize) -> Option<pg_sys::Datum> {
+        (!self.nulls[n]).then(|| self.datums[n])
+    }
+
+    /// Stores a datum of the column's type.
+    pub fn set(&mut self, n: usize, datum: Option<pg_sys::Datum>) {
+        self.nulls[n] = datum.is_none();
+        self.datums[n] = datum.unwrap_or(pg_sys::Datum::from(0));
+    }
+
+    /// timestamptz
+    pub fn time(&self, n: usize) -> Option<Time> {
+        self.datum(n).map(|datum| (datum.value() as i64).saturating_add(POSTGRES_EPOCH))
+    }
+
+    /// timestamptz
+    pub fn set_time(&mut self, n: usize, time: Option<Time>) {
+        self.set(n, time.map(time_datum));
+    }
+
+    /// bigint
+    pub fn big(&self, n: usize) -> Option<i64> {
+        self.datum(n).map(|datum| datum.value() as i64)
+    }
+
+    /// bigint
+    pub fn set_big(&mut self, n: usize, value: Option<i64>) {
+        self.set(n, value.map(pg_sys::Datum::from));
+    }
+
+    /// A count; NULL stands for 0, which costs no byte.
+    pub fn count(&self, n: usize) -> i32 {
+        self.datum(n).map_or(0, |datum| datum.value() as i32)
+    }
+
+    /// A count; NULL stands for 0, which costs no byte.
+    pub fn set_count(&mut self, n: usize, count: i32) {
+        self.set(n, (count != 0).then(|| pg_sys::Datum::from(count)));
+    }
+
+    /// smallint
+    pub fn small(&self, n: usize) -> i16 {
+        self.datum(n).map_or(0, |datum| datum.value() as i16)
+    }
+
+    /// smallint
+    pub fn set_small(&mut self, n: usize, value: i16) {
+        self.set(n, Some(pg_sys::Datum::from(value)));
+    }
+
+    /// boolean
+    pub fn flag(&self, n: usize) -> bool {
+        self.datum(n).is_some_and(|datum| datum.value() != 0)
+    }
+
+    /// boolean
+    pub fn set_flag(&mut self, n: usize, value: bool) {
+        self.set(n, Some(pg_sys::Datum::from(value)));
+    }
+
+    /// "char"
+    pub fn letter(&self, n: usize) -> u8 {
+        self.datum(n).map_or(0, |datum| datum.value() as u8)
+    }
+
+    /// "char"
+    pub fn set_letter(&mut self, n: usize, letter: u8) {
+        self.set(n, Some(pg_sys::Datum::from(letter as i8)));
+    }
+
+    /// uuid
+    pub fn uuid(&self, n: usize) -> Option<Uuid> {
+        self.datum(n).map(uuid_of)
+    }
+
+    /// uuid
+    pub fn set_uuid(&mut self, n: usize, uuid: Option<Uuid>) {
+        self.set(n, uuid.map(uuid_datum));
+    }
+
+    /// text, in the database's encoding
+    pub fn raw_text(&self, n: usize) -> Option<&[u8]> {
+        self.datum(n).map(bytes_of)
+    }
+
+    /// text as UTF-8
+    pub fn text(&self, n: usize) -> Result<Option<Cow<'_, str>>> {
+        self.datum(n).map(|datum| utf8(bytes_of(datum), "a stored text")).transpose()
+    }
+
+    /// text
+    pub fn set_text(&mut self, n: usize, text: Option<&str>) {
+        self.set(n, text.map(text_datum));
+    }
+
+    /// bytea
+    pub fn bytes(&self, n: usize) -> Option<&[u8]> {
+        self.datum(n).map(bytes_of)
+    }
+
+    /// bytea
+    pub fn set_bytes(&mut self, n: usize, bytes: Option<&[u8]>) {
+        self.set(n, bytes.map(bytes_datum));
+    }
+
+    /// A length of time stored as bigint microseconds.
+    pub fn span(&self, n: usize) -> Option<Span> {
+        self.big(n)
+    }
+}
+
+/// The bytes behind a variable-length datum, detoasted where it is compressed or stored out of line.
+///
+/// The slice lives as long as the datum it came from, or as the memory context of the call; neither ends before
+/// the call that reads it, so every caller ties it to a shorter borrow.
+pub(super) fn bytes_of<'a>(datum: pg_sys::Datum) -> &'a [u8] {
+    // SAFETY: the datum is a varlena by the column's or parameter's declared type; the packed form keeps short
+    // headers, and the length macros know both.
+    unsafe {
+        let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+        pgrx::varlena_to_byte_slice(varlena)
+    }
+}
+
+/// The elements of a text array.
+pub(super) fn elements(array: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
+    let mut datums: *mut pg_sys::Datum = std::ptr::null_mut();
+    let mut nulls: *mut bool = std::ptr::null_mut();
+    let mut count = 0;
+    // SAFETY: the datum is a text array by the parameter's declared type; text is a varlena aligned to ints.
+    // deconstruct_array returns `count` entries in both arrays.
+    unsafe {
+        let array = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        let align = b'i' as std::ffi::c_char;
+        pg_sys::deconstruct_array(
+            array,
+            pg_sys::TEXTOID,
+            -1,
+            false,
+            align,
+            &mut datums,
+            &mut nulls,
+            &mut count,
+        );
+        (0..count as usize).map(|n| (!*nulls.add(n)).then(|| *datums.add(n))).collect()
+    }
+}
+
+/// The 16 bytes behind a uuid datum.
+pub(super) fn uuid_of(datum: pg_sys::Datum) -> Uuid {
+    // SAFETY: a uuid datum points to 16 bytes (pg_uuid_t).
+    Uuid::from_bytes(unsafe { *datum.cast_mut_ptr::<[u8; 16]>() })
+}
+
+fn palloc_copy(bytes: &[u8]) -> *mut u8 {
+    // SAFETY: palloc returns as many writable bytes as asked for, or raises.
+    unsafe {
+        let copy = pg_sys::palloc(bytes.len()).cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len());
+        copy
+    }
+}
+
+pub(super) fn uuid_datum(uuid: Uuid) -> pg_sys::Datum {
+    pg_sys::Datum::from(palloc_copy(uuid.as_bytes()))
+}
+
+pub(super) fn time_datum(time: Time) -> pg_sys::Datum {
+    pg_sys::Datum::from(time.saturating_sub(POSTGRES_EPOCH))
+}
+
+fn bytes_datum(bytes: &[u8]) -> pg_sys::Datum {
+    // SAFETY: cstring_to_text_with_len copies the bytes behind a length word; bytea and text share that layout.
+    let text = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
+    pg_sys::Datum::from(text)
+}
+
+/// Text in the database's encoding. Raises 22P05 for a character that the encoding does not have.
+pub fn text_datum(text: &str) -> pg_sys::Datum {
+    if text.is_ascii() || xact::is_utf8() {
+        return bytes_datum(text.as_bytes());
+    }
+    // SAFETY: the source is valid UTF-8 of the given length; the result is a NUL-terminated string, or the source
+    // itself where no conversion is needed, which the checks above have excluded.
+    unsafe {
+        let source = palloc_copy(&[text.as_bytes(), b"\0"].concat());
+        let converted =
+            pg_sys::pg_any_to_server(source.cast(), text.len() as i32, pg_sys::pg_enc::PG_UTF8 as i32);
+        bytes_datum(std::ffi::CStr::from_ptr(converted).to_bytes())
+    }
+}
+
+/// Text in the database's encoding as UTF-8.
+pub(super) fn utf8<'a>(bytes: &'a [u8], what: &str) -> Result<Cow<'a, str>> {
+    if bytes.is_ascii() || xact::is_utf8() {
+        return std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| unreadable(what));
+    }
+    if xact::is_unlabelled() {
+        return Err(unreadable(what));
+    }
+    // SAFETY: as in text_datum, the other way round.
+    unsafe {
+        let source = palloc_copy(&[bytes, b"\0"].concat());
+        let converted =
+            pg_sys::pg_server_to_any(source.cast(), bytes.len() as i32, pg_sys::pg_enc::PG_UTF8 as i32);
+        let text = std::ffi::CStr::from_ptr(converted).to_bytes().to_vec();
+        String::from_utf8(text).map(Cow::Owned).map_err(|_| unreadable(what))
+    }
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::new(Code::UntranslatableCharacter, format!("{what} holds bytes that cannot be read as UTF-8"))
+        .hint("In a database with encoding SQL_ASCII use ASCII texts only.")
+}
+
+/// A result value as PostgreSQL passes it.
+pub(super) fn datum_of(value: Value) -> (pg_sys::Datum, bool) {
+    let datum = match value {
+        Value::Null => return (pg_sys::Datum::from(0), true),
+        Value::Bool(value) => pg_sys::Datum::from(value),
+        Value::Int(value) => pg_sys::Datum::from(value),
+        Value::Big(value) => pg_sys::Datum::from(value),
+        Value::Float(value) => pg_sys::Datum::from(value.to_bits()),
+        Value::Text(text) => text_datum(&text),
+        Value::Uuid(uuid) => uuid_datum(uuid),
+        Value::Time(time) => time_datum(time),
+        Value::Bytes(bytes) => bytes_datum(bytes),
+        Value::Datum(datum) => datum,
+    };
+    (datum, false)
+}

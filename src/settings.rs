@@ -1,0 +1,103 @@
+//! Settings. Those that change answers can be set by superusers only.
+
+use std::time::Duration;
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+
+/// What happens when an external action is committed in the transaction that reserved it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+#[allow(missing_docs, reason = "the words are explained with the setting")]
+pub enum SameTransaction {
+    #[name = c"allow"]
+    Allow,
+    #[name = c"warn"]
+    Warn,
+    #[name = c"error"]
+    Error,
+}
+
+static TWIN_WAIT: GucSetting<i32> = GucSetting::<i32>::new(2_000);
+static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+static MAX_RESPONSE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1_024);
+static SAME_TRANSACTION: GucSetting<SameTransaction> =
+    GucSetting::<SameTransaction>::new(SameTransaction::Warn);
+static REQUIRE_ACTION_TYPE: GucSetting<bool> = GucSetting::<bool>::new(false);
+
+/// Makes the settings known to the server.
+pub fn define() {
+    GucRegistry::define_int_guc(
+        c"pg_idem.twin_wait",
+        c"How long idem_reserve waits for a transaction that has reserved the same key and not ended yet.",
+        c"After that the decision is pending. A call's wait_seconds takes its place.",
+        &TWIN_WAIT,
+        0,
+        3_600_000,
+        GucContext::Suset,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_idem.max_wait",
+        c"Longest wait that wait_seconds of idem_reserve can ask for.",
+        c"A longer wait is cut to this.",
+        &MAX_WAIT,
+        0,
+        3_600_000,
+        GucContext::Suset,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_idem.max_response_size",
+        c"Largest response that idem_commit keeps.",
+        c"A larger one is left out; the commit stands and response_state says too_large.",
+        &MAX_RESPONSE_SIZE,
+        0,
+        1_048_575,
+        GucContext::Suset,
+        GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_enum_guc(
+        c"pg_idem.same_transaction",
+        c"What happens when an external action is committed in the transaction that reserved it.",
+        c"A crash between the call and the COMMIT would forget that the call was made.",
+        &SAME_TRANSACTION,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_idem.require_action_type",
+        c"Refuses action types that are not registered.",
+        c"Otherwise an unregistered type always reconciles.",
+        &REQUIRE_ACTION_TYPE,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+}
+
+fn milliseconds(setting: &GucSetting<i32>) -> Duration {
+    Duration::from_millis(setting.get().max(0) as u64)
+}
+
+/// `pg_idem.twin_wait`
+pub fn twin_wait() -> Duration {
+    milliseconds(&TWIN_WAIT)
+}
+
+/// `pg_idem.max_wait`
+pub fn max_wait() -> Duration {
+    milliseconds(&MAX_WAIT)
+}
+
+/// `pg_idem.max_response_size` in bytes
+pub fn max_response_size() -> usize {
+    MAX_RESPONSE_SIZE.get().max(0) as usize * 1024
+}
+
+/// `pg_idem.same_transaction`
+pub fn same_transaction() -> SameTransaction {
+    SAME_TRANSACTION.get()
+}
+
+/// `pg_idem.require_action_type`
+pub fn require_action_type() -> bool {
+    REQUIRE_ACTION_TYPE.get()
+}

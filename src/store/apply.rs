@@ -1,0 +1,38 @@
+//! Applying a step: the row, its place among the open actions, its history; nothing else is decided here.
+
+use idem_rules::action::Time;
+use idem_rules::error::Result;
+use idem_rules::expiry::open;
+use idem_rules::transition::Step;
+
+use super::history::{self, Report};
+use super::ledger::{Entry, Ledger, Outcome};
+use super::open::OpenActions;
+use crate::server::{Call, Changed};
+
+/// Stores what `step` says about `entry`. Without [`Changed::Done`] nothing was stored.
+pub fn apply(
+    call: &Call,
+    ledger: &Ledger,
+    entry: &Entry,
+    step: &Step,
+    outcome: Outcome,
+    report: Report,
+    now: Time,
+) -> Result<Changed> {
+    let before = &entry.action;
+    let after = step.next.as_ref().unwrap_or(before);
+    let changed = ledger.update(entry, after, outcome);
+    if changed != Changed::Done {
+        return Ok(changed);
+    }
+    let place = open(after, now);
+    // An ended action may hold a place for its retention, whatever the clock says by now.
+    if place.is_some() || open(before, now).is_some() || before.state.is_terminal() {
+        let open_actions = OpenActions::open(call)?;
+        open_actions.set(entry.action_id, place, entry.tenant(), entry.action_type_datum())?;
+    }
+    history::add_attempts(call, entry.action_id, &step.ended, now)?;
+    history::add_events(call, entry.action_id, after.attempt, &step.events, report, now)?;
+    Ok(Changed::Done)
+}

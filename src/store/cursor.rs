@@ -1,0 +1,71 @@
+//! How far the worker has come along the ledger: `idem_cursor`, one row a purpose.
+//!
+//! A cursor at time t says: every row with `visit_at` up to t has been visited. A row's `visit_at` lies after the
+//! moment its transaction got its id (see [`crate::server::assign_transaction_id`]), so t is safe once every
+//! transaction that had an id at t has ended, prepared ones included. Therefore a cursor keeps a horizon: a time,
+//! and the first transaction id that had not been given out then. Cursors are not dumped: transaction ids mean
+//! nothing in another cluster, and starting over only costs time.
+
+use idem_rules::action::Time;
+use idem_rules::error::Result;
+
+use crate::server::{self, Bound, Call, Changed, Column, Key, Row, Spec, Table, Type};
+
+const SPEC: Spec = Spec {
+    place: 6,
+    name: c"idem_cursor",
+    columns: &[
+        Column("purpose", Type::Text),
+        Column("visited_to", Type::Time),
+        Column("horizon_at", Type::Time),
+        Column("horizon_xid", Type::Big),
+    ],
+    indexes: &[c"idem_cursor_pkey"],
+};
+
+/// A purpose's cursor, locked for this transaction.
+pub struct Cursor {
+    table: Table,
+    row: Row,
+    /// Rows up to this `visit_at` have been visited.
+    pub visited_to: Time,
+}
+
+impl Cursor {
+    /// Locks the cursor of `purpose`; `None` when another sweep has it, or it is missing.
+    pub fn lock(call: &Call, purpose: &str) -> Result<Option<Cursor>> {
+        let table = Table::open(call, &SPEC)?;
+        let keys = [Key(1, Bound::Text(server::text_datum(purpose)))];
+        let Some(row) = table.find(0, &keys) else { return Ok(None) };
+        if table.lock(&row, false) != Changed::Done {
+            return Ok(None);
+        }
+        let visited_to = row.values.time(1).unwrap_or(Time::MIN);
+        Ok(Some(Cursor { table, row, visited_to }))
+    }
+
+    /// How far it is safe to go now: every transaction that could still add a row before it has ended.
+    ///
+    /// Also sets the next horizon. `now` must have been read before the call.
+    pub fn horizon(&mut self, now: Time) -> Time {
+        let (oldest, next) = server::oldest_running();
+        if oldest == next {
+            return now;
+        }
+        let values = &mut self.row.values;
+        let at = values.time(2).unwrap_or(Time::MIN);
+        let reached = values.big(3).is_some_and(|xid| xid as u64 <= oldest);
+        if reached || at > now {
+            values.set_time(2, Some(now));
+            values.set_big(3, Some(next as i64));
+        }
+        if reached { at.min(now) } else { self.visited_to.min(now) }
+    }
+
+    /// Stores how far the cursor has come.
+    pub fn advance(self, visited_to: Time) {
+        let mut values = self.row.values.clone();
+        values.set_time(1, Some(visited_to));
+        self.table.update(&self.row, &values);
+    }
+}

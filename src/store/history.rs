@@ -1,0 +1,175 @@
+//! The history: `idem_attempt` and `idem_event`, keyed (action_id, n), written once.
+//!
+//! An attempt stands here when it ended in any way but a first-try commit. Whoever writes holds the ledger's row,
+//! so that n is simply one more than the last.
+
+use idem_rules::action::Time;
+use idem_rules::error::Result;
+use idem_rules::transition::Ended;
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use crate::server::{self, Bound, Call, Column, Key, Spec, Table, Type, Values};
+
+const ATTEMPTS: Spec = Spec {
+    place: 2,
+    name: c"idem_attempt",
+    columns: &[
+        Column("action_id", Type::Uuid),
+        Column("n", Type::Int),
+        Column("attempt", Type::Int),
+        Column("attempt_id", Type::Uuid),
+        Column("fence", Type::Big),
+        Column("reconciling", Type::Bool),
+        Column("outcome", Type::Text),
+        Column("ended_at", Type::Time),
+    ],
+    indexes: &[c"idem_attempt_pkey"],
+};
+
+const EVENTS: Spec = Spec {
+    place: 3,
+    name: c"idem_event",
+    columns: &[
+        Column("action_id", Type::Uuid),
+        Column("n", Type::Int),
+        Column("at", Type::Time),
+        Column("attempt", Type::Int),
+        Column("event", Type::Text),
+        Column("role", Type::Text),
+        Column("session_role", Type::Text),
+        Column("finding", Type::Text),
+        Column("resource_id", Type::Text),
+        Column("external_request_id", Type::Text),
+        Column("note", Type::Text),
+        Column("response", Type::Jsonb),
+        Column("evidence", Type::Jsonb),
+        Column("candidates", Type::Jsonb),
+    ],
+    indexes: &[c"idem_event_pkey"],
+};
+
+const ACTION_ID: usize = 0;
+const N: usize = 1;
+
+/// What a report says beyond its effect on the action's state.
+#[derive(Default, Clone, Copy)]
+pub struct Report {
+    /// applied, not_applied, …
+    pub finding: Option<&'static str>,
+    /// What the provider made.
+    pub resource_id: Option<Datum>,
+    /// The provider's name for the request.
+    pub external_request_id: Option<Datum>,
+    /// A remark.
+    pub note: Option<Datum>,
+    /// What the provider answered.
+    pub response: Option<Datum>,
+    /// What the finding rests on.
+    pub evidence: Option<Datum>,
+    /// Several things that might be it.
+    pub candidates: Option<Datum>,
+}
+
+fn of(action_id: Uuid) -> [Key; 1] {
+    [Key(1, Bound::Uuid(action_id))]
+}
+
+fn next_n(table: &Table, action_id: Uuid) -> i32 {
+    table.find_last(0, &of(action_id)).map_or(1, |row| row.values.count(N) + 1)
+}
+
+/// True when the history has an attempt of `action_id` with the token `attempt_id`.
+pub fn has_attempt(call: &Call, action_id: Uuid, attempt_id: Uuid) -> Result<bool> {
+    let mut found = false;
+    Table::open(call, &ATTEMPTS)?.each(0, &of(action_id), |row| {
+        found = row.values.uuid(3) == Some(attempt_id);
+        Ok(!found)
+    })?;
+    Ok(found)
+}
+
+/// Writes down how attempts ended.
+pub fn add_attempts(call: &Call, action_id: Uuid, ended: &[Ended], now: Time) -> Result<()> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let table = Table::open(call, &ATTEMPTS)?;
+    for (n, ended) in (next_n(&table, action_id)..).zip(ended) {
+        let mut values = Values::new();
+        values.set_uuid(ACTION_ID, Some(action_id));
+        values.set(N, Some(Datum::from(n)));
+        values.set(2, Some(Datum::from(ended.attempt)));
+        values.set_uuid(3, Some(ended.attempt_id));
+        values.set_big(4, Some(ended.fence));
+        values.set_flag(5, ended.reconciling);
+        values.set_text(6, Some(ended.outcome));
+        values.set_time(7, Some(now));
+        table.insert(&values);
+    }
+    Ok(())
+}
+
+/// Writes down what happened, by whom, and what was reported with it.
+pub fn add_events(
+    call: &Call,
+    action_id: Uuid,
+    attempt: i32,
+    events: &[&'static str],
+    report: Report,
+    now: Time,
+) -> Result<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let table = Table::open(call, &EVENTS)?;
+    let last = events.len() - 1;
+    for (k, (n, event)) in (next_n(&table, action_id)..).zip(events).enumerate() {
+        let mut values = Values::new();
+        values.set_uuid(ACTION_ID, Some(action_id));
+        values.set(N, Some(Datum::from(n)));
+        values.set_time(2, Some(now));
+        values.set(3, Some(Datum::from(attempt)));
+        values.set_text(4, Some(event));
+        values.set_text(5, Some(&server::outer_role_name()));
+        values.set_text(6, Some(&server::session_user_name()));
+        // Several words can come from one report; its content stands once, with the last.
+        if k == last {
+            values.set_text(7, report.finding);
+            values.set(8, report.resource_id);
+            values.set(9, report.external_request_id);
+            values.set(10, report.note);
+            values.set(11, report.response);
+            values.set(12, report.evidence);
+            values.set(13, report.candidates);
+        }
+        table.insert(&values);
+    }
+    Ok(())
+}
+
+/// Empties what a tombstone's history does not keep.
+pub fn scrub(call: &Call, action_id: Uuid) -> Result<()> {
+    let table = Table::open(call, &EVENTS)?;
+    table.each(0, &of(action_id), |row| {
+        let content = 8..EVENTS.columns.len();
+        if content.clone().any(|column| row.values.datum(column).is_some()) {
+            let mut values = row.values.clone();
+            content.for_each(|column| values.set(column, None));
+            table.update(&row, &values);
+        }
+        Ok(true)
+    })
+}
+
+/// Removes the history of an action that is removed itself.
+pub fn remove(call: &Call, action_id: Uuid) -> Result<()> {
+    for spec in [&ATTEMPTS, &EVENTS] {
+        let table = Table::open(call, spec)?;
+        table.each(0, &of(action_id), |row| {
+            table.delete(&row);
+            Ok(true)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! The ledger: one row an action, `idem_action`.
+//!
+//! A first-try action costs one insert and one heap-only update here, and nothing anywhere else. The two indexes
+//! name columns that are written at INSERT only (`action_id`, `visit_at`): an index on anything that changes would
+//! end heap-only updates. Columns that a commit changes come last, so that its WAL record leaves out the rest.
+
+use idem_rules::action::{Action, Flags, State, Time};
+use idem_rules::error::{Code, Error, Result};
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use crate::server::{Bound, Call, Changed, Column, Key, Row, Spec, Table, Type, Values};
+
+const SPEC: Spec = Spec {
+    place: 0,
+    name: c"idem_action",
+    columns: &[
+        Column("action_id", Type::Uuid),
+        Column("created_at", Type::Time),
+        Column("visit_at", Type::Time),
+        Column("fence", Type::Big),
+        Column("lease_expires_at", Type::Time),
+        Column("attempt_id", Type::Uuid),
+        Column("attempt", Type::Int),
+        Column("policy_version", Type::Int),
+        Column("scheme", Type::Small),
+        Column("tenant", Type::Text),
+        Column("key", Type::Text),
+        Column("action_type", Type::Text),
+        Column("fingerprint", Type::Bytes),
+        Column("actor", Type::Text),
+        Column("target", Type::Text),
+        Column("worker", Type::Text),
+        Column("workflow_id", Type::Text),
+        Column("session_id", Type::Text),
+        Column("payload_version", Type::Text),
+        Column("ttl", Type::Big),
+        Column("request", Type::Jsonb),
+        Column("generation", Type::Int),
+        Column("generation_granted_at", Type::Time),
+        Column("dispatched_at", Type::Time),
+        Column("due_at", Type::Time),
+        Column("deadline_at", Type::Time),
+        Column("settle_from", Type::Time),
+        Column("probes", Type::Int),
+        Column("probe_tries", Type::Int),
+        Column("probed_at", Type::Time),
+        Column("reconcile_id", Type::Uuid),
+        Column("reconcile_lease_expires_at", Type::Time),
+        Column("approval_expires_at", Type::Time),
+        Column("forgiven", Type::Int),
+        Column("flags", Type::Int),
+        Column("state", Type::Letter),
+        Column("ended_at", Type::Time),
+        Column("expires_at", Type::Time),
+        Column("resource_id", Type::Text),
+        Column("external_request_id", Type::Text),
+        Column("reason", Type::Text),
+        Column("error", Type::Jsonb),
+        Column("response", Type::Jsonb),
+    ],
+    indexes: &[c"idem_action_pkey", c"idem_action_visit_at"],
+};
+
+/// Columns by name, in the order of [`SPEC`].
+mod at {
+    pub const ACTION_ID: usize = 0;
+    pub const CREATED_AT: usize = 1;
+    pub const VISIT_AT: usize = 2;
+    pub const FENCE: usize = 3;
+    pub const LEASE_EXPIRES_AT: usize = 4;
+    pub const ATTEMPT_ID: usize = 5;
+    pub const ATTEMPT: usize = 6;
+    pub const POLICY_VERSION: usize = 7;
+    pub const SCHEME: usize = 8;
+    pub const TENANT: usize = 9;
+    pub const KEY: usize = 10;
+    pub const ACTION_TYPE: usize = 11;
+    pub const FINGERPRINT: usize = 12;
+    pub const ACTOR: usize = 13;
+    pub const TARGET: usize = 14;
+    pub const WORKER: usize = 15;
+    pub const WORKFLOW_ID: usize = 16;
+    pub const SESSION_ID: usize = 17;
+    pub const PAYLOAD_VERSION: usize = 18;
+    pub const TTL: usize = 19;
+    pub const REQUEST: usize = 20;
+    pub const GENERATION: usize = 21;
+    pub const GENERATION_GRANTED_AT: usize = 22;
+    pub const DISPATCHED_AT: usize = 23;
+    pub const DUE_AT: usize = 24;
+    pub const DEADLINE_AT: usize = 25;
+    pub const SETTLE_FROM: usize = 26;
+    pub const PROBES: usize = 27;
+    pub const PROBE_TRIES: usize = 28;
+    pub const PROBED_AT: usize = 29;
+    pub const RECONCILE_ID: usize = 30;
+    pub const RECONCILE_LEASE_EXPIRES_AT: usize = 31;
+    pub const APPROVAL_EXPIRES_AT: usize = 32;
+    pub const FORGIVEN: usize = 33;
+    pub const FLAGS: usize = 34;
+    pub const STATE: usize = 35;
+    pub const ENDED_AT: usize = 36;
+    pub const EXPIRES_AT: usize = 37;
+    pub const RESOURCE_ID: usize = 38;
+    pub const EXTERNAL_REQUEST_ID: usize = 39;
+    pub const REASON: usize = 40;
+    pub const ERROR: usize = 41;
+    pub const RESPONSE: usize = 42;
+}
+
+/// Bit of `flags` that no rule reads: a response was left out because it was too large.
+const RESPONSE_TOO_LARGE: i32 = 1 << 16;
+
+/// The ledger, open.
+pub struct Ledger(Table);
+
+/// One version of an action's row.
+pub struct Entry {
+    row: Row,
+    /// What the rules see of it.
+    pub action: Action,
+    /// Its identity.
+    pub action_id: Uuid,
+}
+
+/// The texts and documents an action is stored with; none of them is read by a rule.
+#[derive(Default)]
+pub struct Texts {
+    /// Whose action it is.
+    pub tenant: Option<Datum>,
+    /// Its name within the tenant.
+    pub key: Option<Datum>,
+    /// Its type.
+    pub action_type: Option<Datum>,
+    /// Who it is for.
+    pub actor: Option<Datum>,
+    /// What it is done to.
+    pub target: Option<Datum>,
+    /// Who carries it out.
+    pub worker: Option<Datum>,
+    /// The workflow it belongs to.
+    pub workflow_id: Option<Datum>,
+    /// The session it was asked for in.
+    pub session_id: Option<Datum>,
+    /// The version of the request's schema.
+    pub payload_version: Option<Datum>,
+    /// The request itself, where it is kept.
+    pub request: Option<Datum>,
+}
+
+/// What an attempt's end brings along.
+#[derive(Default, Clone, Copy)]
+pub struct Outcome {
+    /// The answer to replay.
+    pub response: Option<Datum>,
+    /// The answer was too large to keep.
+    pub response_too_large: bool,
+    /// The provider's name for the request.
+    pub external_request_id: Option<Datum>,
+    /// What went wrong, as a document.
+    pub error: Option<Datum>,
+    /// What went wrong, in words.
+    pub reason: Option<Datum>,
+}
+
+impl Ledger {
+    /// Opens the ledger.
+    pub fn open(call: &Call) -> Result<Ledger> {
+        Table::open(call, &SPEC).map(Ledger)
+    }
+
+    /// The row of `action_id` as a fresh look sees it (under REPEATABLE READ: as the transaction sees it).
+    pub fn find(&self, action_id: Uuid) -> Result<Option<Entry>> {
+        self.0.find(0, &[Key(1, Bound::Uuid(action_id))]).map(|row| Entry::read(row, action_id)).transpose()
+    }
+
+    /// True while another transaction that has not ended yet inserts or changes the row of `action_id`.
+    pub fn is_being_written(&self, action_id: Uuid) -> bool {
+        self.0.is_being_written(0, &[Key(1, Bound::Uuid(action_id))])
+    }
+
+    /// Rows whose `visit_at` lies in `after < visit_at <= up_to`, in that order, until `take` says false.
+    pub fn each_visit(
+        &self,
+        after: Time,
+        up_to: Time,
+        mut take: impl FnMut(Entry) -> Result<bool>,
+    ) -> Result<()> {
+        let keys = [Key(1, Bound::After(after)), Key(1, Bound::UpTo(up_to))];
+        self.0.each(1, &keys, |row| {
+            let action_id = row.values.uuid(at::ACTION_ID).unwrap_or_default();
+            take(Entry::read(row, action_id)?)
+        })
+    }
+
+    /// Adds a new action unless there is one, seen or not yet committed. True when it was added.
+    pub fn insert(&self, action_id: Uuid, action: &Action, texts: &Texts) -> bool {
+        let mut values = Values::new();
+        values.set_uuid(at::ACTION_ID, Some(action_id));
+        values.set_time(at::CREATED_AT, Some(action.created_at));
+        values.set_time(at::VISIT_AT, Some(action.visit_at));
+        values.set_small(at::SCHEME, action.scheme);
+        values.set_bytes(at::FINGERPRINT, Some(&action.fingerprint));
+        values.set_big(at::TTL, action.ttl);
+        let columns = [
+            (at::TENANT, texts.tenant),
+            (at::KEY, texts.key),
+            (at::ACTION_TYPE, texts.action_type),
+            (at::ACTOR, texts.actor),
+            (at::TARGET, texts.target),
+            (at::WORKER, texts.worker),
+            (at::WORKFLOW_ID, texts.workflow_id),
+            (at::SESSION_ID, texts.session_id),
+            (at::PAYLOAD_VERSION, texts.payload_version),
+            (at::REQUEST, texts.request),
+        ];
+        for (column, datum) in columns {
+            values.set(column, datum);
+        }
+        write_moving(&mut values, action);
+        self.0.insert_unless_present(&values)
+    }
+
+    /// Puts `next` and what came with it in the place of `entry`, without waiting.
+    pub fn update(&self, entry: &Entry, next: &Action, outcome: Outcome) -> Changed {
+        let mut values = entry.row.values.clone();
+        let flags = values.count(at::FLAGS) & RESPONSE_TOO_LARGE;
+        write_moving(&mut values, next);
+        let too_large = if outcome.response_too_large { RESPONSE_TOO_LARGE } else { flags };
+        values.set_count(at::FLAGS, next.flags.to_bits() | too_large);
+        let columns = [
+            (at::RESPONSE, outcome.response),
+            (at::EXTERNAL_REQUEST_ID, outcome.external_request_id),
+            (at::ERROR, outcome.error),
+            (at::REASON, outcome.reason),
+        ];
+        for (column, datum) in columns {
+            if datum.is_some() {
+                values.set(column, datum);
+            }
+        }
+        if next.state == State::Expired {
+            scrub(&mut values);
+        }
+        self.0.update(&entry.row, &values)
+    }
+
+    /// Removes the row, without waiting.
+    pub fn remove(&self, entry: &Entry) -> Changed {
+        self.0.delete(&entry.row)
+    }
+
+    /// Locks the row until the transaction ends; `wait` for whoever holds it.
+    pub fn lock(&self, entry: &Entry, wait: bool) -> Changed {
+        self.0.lock(&entry.row, wait)
+    }
+}
+
+/// The columns that moves change, and that an insert sets as well.
+fn write_moving(values: &mut Values, action: &Action) {
+    values.set_big(at::FENCE, Some(action.fence));
+    values.set_time(at::LEASE_EXPIRES_AT, action.lease_expires_at);
+    values.set_uuid(at::ATTEMPT_ID, action.attempt_id);
+    values.set(at::ATTEMPT, Some(Datum::from(action.attempt)));
+    values.set(at::POLICY_VERSION, Some(Datum::from(action.policy_version)));
+    values.set_count(at::GENERATION, action.generation);
+    values.set_time(at::GENERATION_GRANTED_AT, action.generation_granted_at);
+    values.set_time(at::DISPATCHED_AT, action.dispatched_at);
+    values.set_time(at::DUE_AT, action.due_at);
+    values.set_time(at::DEADLINE_AT, action.deadline_at);
+    values.set_time(at::SETTLE_FROM, action.settle_from);
+    values.set_count(at::PROBES, action.probes);
+    values.set_count(at::PROBE_TRIES, action.probe_tries);
+    values.set_time(at::PROBED_AT, action.probed_at);
+    values.set_uuid(at::RECONCILE_ID, action.reconcile_id);
+    values.set_time(at::RECONCILE_LEASE_EXPIRES_AT, action.reconcile_lease_expires_at);
+    values.set_time(at::APPROVAL_EXPIRES_AT, action.approval_expires_at);
+    values.set_count(at::FORGIVEN, action.forgiven);
+    values.set_count(at::FLAGS, action.flags.to_bits());
+    values.set_letter(at::STATE, action.state.code());
+    values.set_time(at::ENDED_AT, action.ended_at);
+    values.set_time(at::EXPIRES_AT, action.expires_at);
+    values.set_text(at::RESOURCE_ID, action.resource_id.as_deref());
+}
+
+/// What a tombstone does not keep. Tenant, key and type stay: a late retry is compared with them.
+fn scrub(values: &mut Values) {
+    const GONE: [usize; 11] = [
+        at::REQUEST,
+        at::RESPONSE,
+        at::ERROR,
+        at::REASON,
+        at::ACTOR,
+        at::TARGET,
+        at::WORKER,
+        at::WORKFLOW_ID,
+        at::SESSION_ID,
+        at::RESOURCE_ID,
+        at::EXTERNAL_REQUEST_ID,
+    ];
+    for column in GONE {
+        values.set(column, None);
+    }
+}
+
+impl Entry {
+    fn read(row: Row, action_id: Uuid) -> Result<Entry> {
+        let values = &row.values;
+        let state = State::from_code(values.letter(at::STATE)).ok_or_else(|| corrupted(action_id))?;
+        let fingerprint = values
+            .bytes(at::FINGERPRINT)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(|| corrupted(action_id))?;
+        let action = Action {
+            fingerprint,
+            scheme: values.small(at::SCHEME),
+            created_at: values.time(at::CREATED_AT).unwrap_or(Time::MIN),
+            visit_at: values.time(at::VISIT_AT).unwrap_or(Time::MIN),
+            policy_version: values.count(at::POLICY_VERSION),
+            state,
+            attempt: values.count(at::ATTEMPT),
+            attempt_id: values.uuid(at::ATTEMPT_ID),
+            fence: values.big(at::FENCE).unwrap_or(0),
+            lease_expires_at: values.time(at::LEASE_EXPIRES_AT),
+            ttl: values.span(at::TTL),
+            generation: values.count(at::GENERATION),
+            generation_granted_at: values.time(at::GENERATION_GRANTED_AT),
+            dispatched_at: values.time(at::DISPATCHED_AT),
+            due_at: values.time(at::DUE_AT),
+            deadline_at: values.time(at::DEADLINE_AT),
+            settle_from: values.time(at::SETTLE_FROM),
+            probes: values.count(at::PROBES),
+            probe_tries: values.count(at::PROBE_TRIES),
+            probed_at: values.time(at::PROBED_AT),
+            reconcile_id: values.uuid(at::RECONCILE_ID),
+            reconcile_lease_expires_at: values.time(at::RECONCILE_LEASE_EXPIRES_AT),
+            approval_expires_at: values.time(at::APPROVAL_EXPIRES_AT),
+            forgiven: values.count(at::FORGIVEN),
+            flags: Flags::from_bits(values.count(at::FLAGS)),
+            resource_id: values.text(at::RESOURCE_ID)?.map(|text| text.into_owned()),
+            ended_at: values.time(at::ENDED_AT),
+            expires_at: values.time(at::EXPIRES_AT),
+        };
+        Ok(Entry { row, action, action_id })
+    }
+
+    /// The transaction that wrote this version.
+    pub fn writer(&self) -> u32 {
+        self.row.writer()
+    }
+
+    /// True when the stored tenant and key are byte for byte those given.
+    pub fn is_named(&self, tenant: &[u8], key: &[u8]) -> bool {
+        let values = &self.row.values;
+        values.raw_text(at::TENANT) == Some(tenant) && values.raw_text(at::KEY) == Some(key)
+    }
+
+    /// The action's type.
+    pub fn action_type(&self) -> Result<String> {
+        Ok(self.row.values.text(at::ACTION_TYPE)?.unwrap_or_default().into_owned())
+    }
+
+    /// The action's type, as stored.
+    pub fn action_type_datum(&self) -> Option<Datum> {
+        self.row.values.datum(at::ACTION_TYPE)
+    }
+
+    /// The action's tenant, as stored.
+    pub fn tenant(&self) -> Option<Datum> {
+        self.row.values.datum(at::TENANT)
+    }
+
+    /// The stored response.
+    pub fn response(&self) -> Option<Datum> {
+        self.row.values.datum(at::RESPONSE)
+    }
+
+    /// stored, none, too_large or scrubbed; `None` before anything could have been stored.
+    pub fn response_state(&self, now: Time) -> Option<&'static str> {
+        match self.action.state_at(now) {
+            State::Committed if self.response().is_some() => Some("stored"),
+            State::Committed if self.row.values.count(at::FLAGS) & RESPONSE_TOO_LARGE != 0 => {
+                Some("too_large")
+            }
+            State::Committed => Some("none"),
+            State::Expired => Some("scrubbed"),
+            _ => None,
+        }
+    }
+
+    /// The provider's name for the request.
+    pub fn external_request_id(&self) -> Option<Datum> {
+        self.row.values.datum(at::EXTERNAL_REQUEST_ID)
+    }
+
+    /// The stored error document.
+    pub fn error(&self) -> Option<Datum> {
+        self.row.values.datum(at::ERROR)
+    }
+
+    /// What went wrong, in words.
+    pub fn reason(&self) -> Option<Datum> {
+        self.row.values.datum(at::REASON)
+    }
+}
+
+fn corrupted(action_id: Uuid) -> Error {
+    Error::new(Code::Corrupted, "the action's row contradicts itself")
+        .detail(format!("action_id {action_id}"))
+}
+
+/// The refusal when a row's stored name is not the one its id was made from.
+pub fn misnamed(action_id: Uuid) -> Error {
+    Error::new(Code::Corrupted, "the action's stored tenant and key are not those it was asked for under")
+        .detail(format!("action_id {action_id}"))
+        .hint("Nothing is served from this row. Compare it with idem_action_id(key, tenant).")
+}

@@ -1,0 +1,9 @@
+//! What is stored: one file per word, each the only one that knows its table's columns.
+
+pub mod apply;
+pub mod cursor;
+pub mod history;
+pub mod installation;
+pub mod ledger;
+pub mod open;
+pub mod policy;

@@ -1,0 +1,135 @@
+//! Action types: `idem_action_type`, one row a version, read once a session and again after a change.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use idem_rules::error::{Code, Error, Result};
+use idem_rules::policy::{Class, Effect, Policy};
+
+use crate::server::{self, Bound, Call, Column, Key, Row, Spec, Table, Type};
+
+const SPEC: Spec = Spec {
+    place: 4,
+    name: c"idem_action_type",
+    columns: &[
+        Column("name", Type::Text),
+        Column("policy_version", Type::Int),
+        Column("class", Type::Text),
+        Column("effect", Type::Text),
+        Column("lease", Type::Big),
+        Column("max_lease", Type::Big),
+        Column("ttl", Type::Big),
+        Column("tombstone_ttl", Type::Big),
+        Column("max_attempts", Type::Int),
+        Column("backoff_base", Type::Big),
+        Column("backoff_cap", Type::Big),
+        Column("requires_approval", Type::Bool),
+        Column("approval_ttl", Type::Big),
+        Column("distinct_approver", Type::Text),
+        Column("marks_dispatch", Type::Bool),
+        Column("provider_key_window", Type::Big),
+        Column("settle_delay", Type::Big),
+        Column("probe_interval", Type::Big),
+        Column("probes_required", Type::Int),
+        Column("resolve_deadline", Type::Big),
+        Column("lookup_hint", Type::Text),
+        Column("compensation_type", Type::Text),
+        Column("registered_at", Type::Time),
+        Column("registered_by", Type::Text),
+    ],
+    indexes: &[c"idem_action_type_pkey"],
+};
+
+/// Names kept at a time; callers may make up any number of them.
+const CACHED_NAMES: usize = 1000;
+
+#[derive(Default)]
+struct Cache {
+    generation: u64,
+    current: HashMap<String, Rc<Policy>>,
+}
+
+thread_local! {
+    static CACHE: RefCell<Cache> = RefCell::default();
+}
+
+/// The present policy of the type `name`; the one of an unregistered name when nobody registered it.
+pub fn current(call: &Call, name: &str) -> Result<Rc<Policy>> {
+    let cached = CACHE.with_borrow_mut(|cache| {
+        if cache.generation != server::generation() || cache.current.len() >= CACHED_NAMES {
+            cache.current.clear();
+            cache.generation = server::generation();
+        }
+        cache.current.get(name).cloned()
+    });
+    if let Some(policy) = cached {
+        return Ok(policy);
+    }
+    // Opening the table takes its lock, and with it every invalidation sent before; what is read afterwards is
+    // cached under the generation that holds then.
+    let table = Table::open(call, &SPEC)?;
+    let generation = server::generation();
+    let found = table.find_last(0, &named(name)).map(read).transpose()?;
+    let policy = Rc::new(found.unwrap_or(Policy::UNREGISTERED));
+    CACHE.with_borrow_mut(|cache| {
+        // A repeatable snapshot may be older than the invalidations already seen: what it shows is not kept.
+        if cache.generation == generation && !server::repeatable_read() {
+            cache.current.insert(name.to_owned(), Rc::clone(&policy));
+        }
+    });
+    Ok(policy)
+}
+
+/// The policy of the type `name` as it was in `version`. Errors: XX001 when that version is missing.
+pub fn version(call: &Call, name: &str, version: i32) -> Result<Rc<Policy>> {
+    if version == 0 {
+        return Ok(Rc::new(Policy::UNREGISTERED));
+    }
+    let [by_name] = named(name);
+    let keys = [by_name, Key(2, Bound::Int(version))];
+    Table::open(call, &SPEC)?.find(0, &keys).map(|row| read(row).map(Rc::new)).unwrap_or_else(|| {
+        Err(Error::new(Code::Corrupted, format!("version {version} of an action type is missing"))
+            .hint("Rows of idem_action_type are never removed; restore them from a dump."))
+    })
+}
+
+/// Tells every session, at commit, to read the action types again.
+pub fn changed(call: &Call) -> Result<()> {
+    Table::open(call, &SPEC)?.invalidate();
+    Ok(())
+}
+
+fn named(name: &str) -> [Key; 1] {
+    [Key(1, Bound::Text(server::text_datum(name)))]
+}
+
+fn read(row: Row) -> Result<Policy> {
+    let values = row.values;
+    let span = |n| values.span(n).unwrap_or(0);
+    let class = values.text(2)?.and_then(|word| Class::from_word(&word));
+    let effect = match values.text(3)?.as_deref() {
+        Some("local") => Effect::Local,
+        _ => Effect::External,
+    };
+    Ok(Policy {
+        version: values.count(1),
+        class: class.ok_or_else(|| Error::new(Code::Corrupted, "an action type's class is not known"))?,
+        effect,
+        lease: span(4),
+        max_lease: span(5),
+        ttl: span(6),
+        tombstone_ttl: span(7),
+        max_attempts: values.count(8),
+        backoff_base: span(9),
+        backoff_cap: span(10),
+        requires_approval: values.flag(11),
+        approval_ttl: span(12),
+        marks_dispatch: values.flag(14),
+        provider_key_window: span(15),
+        settle_delay: span(16),
+        probe_interval: span(17),
+        probes_required: values.count(18),
+        resolve_deadline: span(19),
+    })
+}

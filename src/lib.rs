@@ -34,8 +34,10 @@ macro_rules! sql_function {
         #[unsafe(no_mangle)]
         #[doc = concat!("`", stringify!($name), "` in SQL; see its COMMENT.")]
         pub unsafe extern "C-unwind" fn $name(fcinfo: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
+            const NAMES: &[&str] = &[$($parameter),*];
+            const BODY: $crate::server::Body = $body;
             // SAFETY: PostgreSQL calls a version-1 function with a valid call record.
-            unsafe { $crate::server::enter(fcinfo, &[$($parameter),*], $body) }
+            unsafe { $crate::server::enter(fcinfo, NAMES, BODY) }
         }
 
         #[allow(unsafe_code, reason = "a C symbol")]

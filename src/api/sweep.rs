@@ -1,6 +1,6 @@
 //! idem_sweep: what is due by the clock alone, in one bounded batch
 
-use idem_rules::action::{DAY, State, Time};
+use idem_rules::action::{DAY, SECOND, State, Time};
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::expiry::{Open, Queue, REMOVE_AFTER, SCRUB_AFTER, open};
 use idem_rules::transition::{Answer, Event, transition};
@@ -20,6 +20,19 @@ const DEFAULT_ROWS: i32 = 1000;
 
 /// A clock that went back makes a cursor start again this much earlier.
 const REWIND: Time = DAY;
+
+/// A row that another transaction holds is looked at again after this time.
+const BUSY_RETRY: Time = 5 * SECOND;
+
+/// What a visit came to.
+enum Visited {
+    /// The row moved on, here or by somebody else.
+    Moved,
+    /// Nothing was due.
+    NotDue,
+    /// Another transaction that has not ended holds the row.
+    Busy,
+}
 
 /// What a batch did.
 #[derive(Default)]
@@ -89,8 +102,8 @@ impl Sweep<'_> {
             _ => up_to.max(from),
         };
         self.left = self.left.saturating_sub(batch.len());
-        for entry in batch {
-            self.visit(&ledger, entry)?;
+        for entry in &batch {
+            self.visit_passing(&ledger, entry)?;
         }
         cursor.advance(visited_to);
         Ok(())
@@ -119,46 +132,53 @@ impl Sweep<'_> {
     /// Visits one row that has a place among the open actions, and mends the place if it was out of date.
     fn visit_open(&mut self, ledger: &Ledger, open_actions: &OpenActions, entry: Entry) -> Result<()> {
         let (action_id, now) = (entry.action_id, server::clock());
-        let place = open(&entry.action, now);
-        let names = (entry.tenant(), entry.action_type_datum());
-        if self.visit(ledger, entry)? == Answer::Nothing && ledger.find(action_id)?.is_some() {
-            open_actions.mend(action_id, place, names.0, names.1);
+        let (tenant, action_type) = (entry.tenant(), entry.action_type_datum());
+        let place = match self.visit(ledger, &entry)? {
+            Visited::Moved => return Ok(()),
+            Visited::NotDue => open(&entry.action, now),
+            Visited::Busy => {
+                let later = now.saturating_add(BUSY_RETRY);
+                Some(Open { queue: Queue::Lease, due_at: now, visit_at: Some(later) })
+            }
+        };
+        open_actions.mend(action_id, place, tenant, action_type);
+        Ok(())
+    }
+
+    /// Visits one row that a cursor came to, and notes it if no cursor will meet it again in time.
+    fn visit_passing(&mut self, ledger: &Ledger, entry: &Entry) -> Result<()> {
+        let now = server::clock();
+        let place = match self.visit(ledger, entry)? {
+            Visited::Moved => None,
+            Visited::NotDue => open(&entry.action, now),
+            // Somebody is changing the row. If that comes to nothing the row is due still, and this cursor has
+            // passed it: it gets a place of its own.
+            Visited::Busy => Some(Open { queue: Queue::Lease, due_at: now, visit_at: Some(now) }),
+        };
+        if let Some(place) = place {
+            let open = OpenActions::open(self.call)?;
+            open.note(entry.action_id, place, entry.tenant(), entry.action_type_datum());
         }
         Ok(())
     }
 
-    fn visit(&mut self, ledger: &Ledger, entry: Entry) -> Result<Answer> {
+    fn visit(&mut self, ledger: &Ledger, entry: &Entry) -> Result<Visited> {
         self.swept.visited += 1;
         let now = server::clock();
         let judged = Judged::read(self.call, &entry.action, &entry.action_type()?)?;
         let step = transition(Some(&entry.action), &Event::Visit, judged.policies(), now)?;
-        match step.answer {
-            Answer::Nothing => {
-                self.keep_track(&entry, open(&entry.action, now))?;
-                return Ok(Answer::Nothing);
-            }
-            Answer::Remove => {
-                if ledger.remove(&entry) == Changed::Done {
-                    history::remove(self.call, entry.action_id)?;
-                    OpenActions::open(self.call)?.forget(entry.action_id);
-                    self.swept.removed += 1;
-                }
-                return Ok(Answer::Remove);
-            }
-            _ => {}
-        }
-        let (outcome, report) = (Outcome::default(), Report::default());
-        match apply(self.call, ledger, &entry, &step, outcome, report, now)? {
+        let changed = match step.answer {
+            Answer::Nothing => return Ok(Visited::NotDue),
+            Answer::Remove => ledger.remove(entry),
+            _ => apply(self.call, ledger, entry, &step, Outcome::default(), Report::default(), now)?,
+        };
+        match changed {
             Changed::Done => self.count(entry.action_id, step.answer)?,
-            // Somebody is changing the row. If that comes to nothing the row is due still, and this cursor has
-            // passed it: it gets a place of its own.
-            Changed::Busy => {
-                let place = Open { queue: Queue::Lease, due_at: now, visit_at: Some(now) };
-                self.keep_track(&entry, Some(place))?;
-            }
+            Changed::Busy => return Ok(Visited::Busy),
+            // Whoever changed it has also given it its place.
             Changed::Gone => {}
         }
-        Ok(step.answer)
+        Ok(Visited::Moved)
     }
 
     fn count(&mut self, action_id: Uuid, answer: Answer) -> Result<()> {
@@ -168,16 +188,12 @@ impl Sweep<'_> {
                 history::scrub(self.call, action_id)?;
                 self.swept.scrubbed += 1;
             }
+            Answer::Remove => {
+                history::remove(self.call, action_id)?;
+                OpenActions::open(self.call)?.forget(action_id);
+                self.swept.removed += 1;
+            }
             _ => {}
-        }
-        Ok(())
-    }
-
-    /// Notes a row that no cursor will meet again in time.
-    fn keep_track(&self, entry: &Entry, place: Option<Open>) -> Result<()> {
-        if let Some(place) = place {
-            let open = OpenActions::open(self.call)?;
-            open.note(entry.action_id, place, entry.tenant(), entry.action_type_datum());
         }
         Ok(())
     }

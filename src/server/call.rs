@@ -57,8 +57,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Parameter names, in order, for error messages.
-pub type Words = &'static [&'static str];
+/// What a function does with its call.
+pub type Body = fn(&Call) -> Result<pg_sys::Datum>;
 
 /// Version 1 of the calling convention, as PG_FUNCTION_INFO_V1 declares it.
 pub const fn finfo() -> &'static pg_sys::Pg_finfo_record {
@@ -72,8 +72,8 @@ pub const fn finfo() -> &'static pg_sys::Pg_finfo_record {
 /// `fcinfo` must be what PostgreSQL passed to a version-1 function; only [`crate::sql_function`] calls this.
 pub unsafe fn enter(
     fcinfo: pg_sys::FunctionCallInfo,
-    names: Words,
-    body: fn(&Call) -> Result<pg_sys::Datum>,
+    names: &'static [&'static str],
+    body: Body,
 ) -> pg_sys::Datum {
     // SAFETY: a panic, and a PostgreSQL error caught on its way through Rust frames, is raised again by the guard;
     // a refusal of ours leaves the guard as plain data first, so that nothing with a destructor is jumped over.

@@ -14,9 +14,10 @@ mod raise;
 mod scan;
 mod table;
 mod values;
+mod version;
 mod xact;
 
-pub use call::{Call, Jsonb, Value, enter, finfo};
+pub use call::{Body, Call, Jsonb, Value, enter, finfo};
 pub use catalog::{Column, Spec, Type, generation};
 pub use raise::{log, warn};
 pub use scan::{Bound, Key};

@@ -27,11 +27,6 @@ pub(super) struct Raised {
     hint: *const c_char,
 }
 
-/// PostgreSQL's packing of an SQLSTATE: six bits a character (MAKE_SQLSTATE).
-fn pack(sqlstate: &str) -> c_int {
-    sqlstate.bytes().rev().fold(0, |sum, byte| (sum << 6) | (c_int::from(byte - b'0') & 0x3f))
-}
-
 fn owned_by_postgres(text: &str) -> *const c_char {
     let text = CString::new(text.replace('\0', "")).unwrap_or_default();
     // SAFETY: pstrdup copies a NUL-terminated string into the current memory context.
@@ -42,7 +37,7 @@ impl From<Error> for Raised {
     fn from(error: Error) -> Raised {
         let optional = |text: &Option<_>| text.as_deref().map_or(std::ptr::null(), owned_by_postgres);
         Raised {
-            sqlstate: pack(error.code.sqlstate()),
+            sqlstate: error.code.packed(),
             message: owned_by_postgres(&error.message),
             detail: optional(&error.detail),
             hint: optional(&error.hint),
@@ -94,14 +89,4 @@ pub fn warn(warning: &Error) {
 pub fn log(line: Error) {
     // SAFETY: a report below ERROR returns.
     unsafe { Raised::from(line).report(LOG) }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn sqlstates_are_packed_as_postgres_does() {
-        // ERRCODE_UNIQUE_VIOLATION and ERRCODE_SYNTAX_ERROR as elog.h makes them.
-        assert_eq!(super::pack("23505"), 83_906_754);
-        assert_eq!(super::pack("42601"), 16_801_924);
-    }
 }

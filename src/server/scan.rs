@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::table::{Row, Table};
 use super::values::{time_datum, uuid_datum};
+use super::version::begin_scan;
 
 /// How an index column is compared with a value.
 #[derive(Clone, Copy)]
@@ -47,7 +48,7 @@ fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
             Bound::Text(datum) => (pg_sys::BTEqualStrategyNumber, pg_sys::F_TEXTEQ, datum),
         };
         let collation = match bound {
-            Bound::Text(_) => pg_sys::Oid::from(pg_sys::C_COLLATION_OID),
+            Bound::Text(_) => pg_sys::C_COLLATION_OID,
             _ => pg_sys::InvalidOid,
         };
         // SAFETY: fills one entry of our own array; the procedures are built in.
@@ -128,28 +129,6 @@ impl Drop for Scan {
             }
         }
     }
-}
-
-#[cfg(not(feature = "pg18"))]
-unsafe fn begin_scan(
-    table: pg_sys::Relation,
-    index: pg_sys::Relation,
-    snapshot: pg_sys::Snapshot,
-    keys: i32,
-) -> pg_sys::IndexScanDesc {
-    // SAFETY: passed through.
-    unsafe { pg_sys::index_beginscan(table, index, snapshot, keys, 0) }
-}
-
-#[cfg(feature = "pg18")]
-unsafe fn begin_scan(
-    table: pg_sys::Relation,
-    index: pg_sys::Relation,
-    snapshot: pg_sys::Snapshot,
-    keys: i32,
-) -> pg_sys::IndexScanDesc {
-    // SAFETY: passed through; no instrumentation is wanted.
-    unsafe { pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0) }
 }
 
 impl Table {

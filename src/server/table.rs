@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 use super::call::Call;
 use super::catalog::{self, MAX_INDEXES, Spec};
 use super::values::Values;
+use super::version::heap_update;
 
 /// A table of ours, open with all its indexes. The locks stay until the transaction ends, as for any statement.
 pub struct Table {
@@ -284,48 +285,6 @@ fn changed(result: pg_sys::TM_Result::Type) -> Changed {
 pub fn serialization() -> Error {
     Error::new(Code::Serialization, "could not serialize access due to a concurrent change of the action")
         .hint("Try the whole transaction again.")
-}
-
-#[cfg(any(feature = "pg14", feature = "pg15"))]
-unsafe fn heap_update(
-    relation: pg_sys::Relation,
-    old: pg_sys::ItemPointer,
-    new: pg_sys::HeapTuple,
-    failure: &mut pg_sys::TM_FailureData,
-    mode: &mut pg_sys::LockTupleMode::Type,
-) -> pg_sys::TM_Result::Type {
-    // SAFETY: passed through; no crosscheck snapshot, no waiting.
-    unsafe {
-        let command = pg_sys::GetCurrentCommandId(true);
-        pg_sys::heap_update(relation, old, new, command, std::ptr::null_mut(), false, failure, mode)
-    }
-}
-
-#[cfg(not(any(feature = "pg14", feature = "pg15")))]
-unsafe fn heap_update(
-    relation: pg_sys::Relation,
-    old: pg_sys::ItemPointer,
-    new: pg_sys::HeapTuple,
-    failure: &mut pg_sys::TM_FailureData,
-    mode: &mut pg_sys::LockTupleMode::Type,
-) -> pg_sys::TM_Result::Type {
-    let mut indexes = pg_sys::TU_UpdateIndexes::TU_None;
-    // SAFETY: passed through; no crosscheck snapshot, no waiting. None of our indexes is summarizing, so the
-    // heap-only bit of the new tuple says all there is to say about index entries.
-    unsafe {
-        let command = pg_sys::GetCurrentCommandId(true);
-        pg_sys::heap_update(
-            relation,
-            old,
-            new,
-            command,
-            std::ptr::null_mut(),
-            false,
-            failure,
-            mode,
-            &mut indexes,
-        )
-    }
 }
 
 /// Marks a tuple that is not in the table yet as speculative (HeapTupleHeaderSetSpeculativeToken).

@@ -53,13 +53,13 @@ impl Cursor {
             return now;
         }
         let values = &mut self.row.values;
-        let at = values.time(2).unwrap_or(Time::MIN);
-        let reached = values.big(3).is_some_and(|xid| xid as u64 <= oldest);
-        if reached || at > now {
+        let set = values.time(2).zip(values.big(3)).filter(|(at, _)| *at <= now);
+        let reached = set.filter(|(_, xid)| *xid as u64 <= oldest);
+        if reached.is_some() || set.is_none() {
             values.set_time(2, Some(now));
             values.set_big(3, Some(next as i64));
         }
-        if reached { at.min(now) } else { self.visited_to.min(now) }
+        reached.map_or(Time::MIN, |(at, _)| at)
     }
 
     /// Stores how far the cursor has come.

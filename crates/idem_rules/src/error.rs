@@ -78,6 +78,13 @@ impl Code {
     }
 }
 
+impl Code {
+    /// The SQLSTATE as PostgreSQL passes it around: six bits a character (MAKE_SQLSTATE in utils/elog.h).
+    pub fn packed(self) -> i32 {
+        self.sqlstate().bytes().rev().fold(0, |sum, byte| (sum << 6) | (i32::from(byte - b'0') & 0x3f))
+    }
+}
+
 /// A refusal: what is wrong, with which value (never a secret or a payload), and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -120,3 +127,16 @@ impl std::error::Error for Error {}
 
 /// What every rule returns.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+
+    #[test]
+    fn sqlstates_are_packed_as_postgres_does() {
+        // What a C compiler makes of MAKE_SQLSTATE for these.
+        assert_eq!(Code::NullValue.packed(), 67_108_994);
+        assert_eq!(Code::Serialization.packed(), 16_777_220);
+        assert_eq!(Code::LostAttempt.packed(), 33_555_737);
+    }
+}

@@ -16,6 +16,9 @@ pub const REMOVE_AFTER: Span = 120 * DAY;
 /// A cursor that comes by this much late is early enough; a row due sooner is kept track of by itself.
 const SLACK: Span = DAY;
 
+/// The same for a tombstone, which holds nothing that would have to go in time.
+const TOMBSTONE_SLACK: Span = 31 * DAY;
+
 /// The action in a terminal state, with its retention counted from `now`.
 pub(crate) fn end(action: &Action, state: State, granted: &Policy, now: Time) -> Action {
     let ttl = action.ttl.map_or(granted.ttl, |ttl| ttl.max(granted.ttl));
@@ -133,14 +136,14 @@ pub fn open(action: &Action, now: Time) -> Option<Open> {
         State::Unknown => Some(at(Queue::Reconciliation, action.due_at, action.deadline_at)),
         State::Retryable => Some(at(Queue::Execution, action.due_at, None)),
         State::Committed | State::Failed | State::Rejected | State::Expired => {
-            let passes = match action.state {
-                State::Expired => action.visit_at.saturating_add(REMOVE_AFTER),
-                _ => action.visit_at.saturating_add(SCRUB_AFTER),
+            let (passes, slack) = match action.state {
+                State::Expired => (action.visit_at.saturating_add(REMOVE_AFTER), TOMBSTONE_SLACK),
+                _ => (action.visit_at.saturating_add(SCRUB_AFTER), SLACK),
             };
             let due_at = action.expires_at?;
             // The first visit, at visit_at, comes whatever else happens; until then nothing has to be noted.
             let visited = now >= action.visit_at;
-            let in_time = due_at <= passes && passes <= due_at.saturating_add(SLACK) && now < passes;
+            let in_time = due_at <= passes && passes <= due_at.saturating_add(slack) && now < passes;
             (visited && !in_time).then_some(Open { queue: Queue::Expiry, due_at, visit_at: Some(due_at) })
         }
     }

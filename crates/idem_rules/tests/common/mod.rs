@@ -3,7 +3,7 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
-pub use idem_rules::action::{Action, DAY, Flags, SECOND, STATES, Span, State, Time};
+pub use idem_rules::action::*;
 pub use idem_rules::error::Code;
 pub use idem_rules::policy::{Class, Policies, Policy};
 pub use idem_rules::transition::{

@@ -1,0 +1,32 @@
+"""The benchmark: what issue 2 calls Speed, one section after the other."""
+
+import argparse
+import importlib
+import time
+
+from harness import Options, say
+
+SECTIONS = ["cycle", "replay", "wal", "hot", "fingerprint", "memory", "sweep", "big"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; default all")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=5, help="length of one variant's run in a round")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the section big")
+    given = parser.parse_args()
+    if unknown := set(given.sections) - set(SECTIONS):
+        parser.error(f"no such section: {', '.join(sorted(unknown))}")
+    options = Options(given.rounds, given.seconds, given.rows)
+    for name in given.sections or SECTIONS:
+        began = time.monotonic()
+        importlib.import_module(name).run(options)
+        say(f"   section {name} took {time.monotonic() - began:.0f} s")
+    say("\n== Targets")
+    for line in options.checks:
+        say(line)
+
+
+if __name__ == "__main__":
+    main()

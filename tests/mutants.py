@@ -1,0 +1,467 @@
+#!/usr/bin/env python3
+"""Breaks each rule once and sees that some test notices.
+
+Works on a copy of the workspace in a temporary directory, with a build directory of its own that all mutants
+share, and never touches the root package, which needs a server's headers. Run by `make mutants`; a word on the
+command line takes only the mutants whose label contains it.
+
+Exit status: 0 when every mutant was killed, 1 when one survived, could not be built, or no longer fits the source.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RULES = "crates/idem_rules/src"
+# The second group is built only for what the first one did not notice.
+TESTS = (["--test", "decision_table", "--test", "moves"], ["--lib"])
+
+# (file, text that stands there exactly once, what stands there instead, which rule that breaks)
+MUTANTS = [
+    # The decision table, row by row.
+    ("reserve.rs", "        return first(ask, lease, policies, now);",
+     "        return Ok(told(Decision::Pending));", "row: nothing, no approval needed: execute"),
+    ("reserve.rs", "if action.fingerprint != ask.fingerprint ||", "if false ||",
+     "row: any, other fingerprint: conflict"),
+    ("reserve.rs", "|| action.scheme != ask.scheme {", "{", "row: any, other scheme: conflict"),
+    ("reserve.rs", """    if action.fingerprint != ask.fingerprint || action.scheme != ask.scheme {
+        return Ok(told(Decision::Conflict));
+    }
+    if action.state.is_terminal() {""", """    if action.fingerprint != ask.fingerprint && !action.state.is_terminal() {
+        return Ok(told(Decision::Conflict));
+    }
+    if action.state.is_terminal() {""", "row: conflict comes first, before the terminal states"),
+    ("reserve.rs", "if action.approval_expires_at.is_some_and(|lapses| lapses <= now) {",
+     "if action.approval_expires_at.is_some_and(|lapses| lapses < now) {",
+     "row: proposed, approved, lapsed: rejected (boundary)"),
+    ("reserve.rs", """        return Ok(rejected(action, policies, now, "lapsed"));""",
+     """        return Ok(told(Decision::Rejected));""", "row: proposed, approved, lapsed: the change is stored"),
+    ("reserve.rs", "    if policy.requires_approval {", "    if false {",
+     "row: nothing, approval needed: awaiting_approval"),
+    ("reserve.rs", "    if action.state == State::Proposed {\n        return Ok(told(Decision::AwaitingApproval));",
+     "    if false {\n        return Ok(told(Decision::AwaitingApproval));", "row: proposed: awaiting_approval"),
+    ("reserve.rs", "if action.policy_version != policies.current.version {", "if false {",
+     "approved under another policy version: proposed again"),
+    ("reserve.rs", """    if ask.carried {
+        return Ok(told(Decision::Pending));
+    }
+    match action.state {""", "    match action.state {", "row: carried by a message: pending"),
+    ("reserve.rs", """    if ask.carried {
+        return Ok(told(Decision::Pending));
+    }
+    execute(""", "    execute(", "row: approved and carried by a message: pending"),
+    ("reserve.rs", "if still_here && (undispatched || may_repeat(action, rest, policies, now)) {",
+     "if (undispatched || may_repeat(action, rest, policies, now)) {", "row: resume only with the same attempt_id"),
+    ("reserve.rs", "if still_here && (undispatched || may_repeat(action, rest, policies, now)) {",
+     "if still_here {", "row: resume only undispatched or repeatable"),
+    ("reserve.rs", "if still_here && (undispatched || may_repeat(action, rest, policies, now)) {",
+     "if still_here && may_repeat(action, rest, policies, now) && !undispatched {",
+     "row: resume of an attempt that has not marked its dispatch"),
+    ("reserve.rs", "if still_here && (undispatched || may_repeat(action, rest, policies, now)) {",
+     "if still_here && undispatched {", "row: resume where the type may repeat"),
+    ("reserve.rs", "if still_here && (undispatched || may_repeat(action, rest, policies, now)) {",
+     "if still_here && (undispatched || may_repeat(action, lease, policies, now)) {",
+     "resume gives back the rest of the lease, not the lease asked for"),
+    ("reserve.rs", "policies.granted.marks_dispatch && action.dispatched_at.is_none();",
+     "policies.granted.marks_dispatch;", "row: resume not after the mark"),
+    ("reserve.rs", "policies.granted.marks_dispatch && action.dispatched_at.is_none();",
+     "action.dispatched_at.is_none();", "row: resume only where a mark is asked for"),
+    ("reserve.rs", "return Ok(wait(Decision::Pending, action.lease_expires_at, now));",
+     "return Ok(told(Decision::Unknown));", "row: started, lease alive: pending"),
+    ("action.rs", "self.state == State::Started && self.lease_expires_at.is_some_and(|end| now < end)",
+     "self.state == State::Started && self.lease_expires_at.is_some_and(|end| now <= end)",
+     "a lease is over at its end"),
+    ("reserve.rs", """        return Ok(wait(Decision::Pending, action.lease_expires_at, now));
+    }
+    if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
+     """        return Ok(wait(Decision::Pending, action.lease_expires_at, now));
+    }
+    if true {""", "row: started, lease over, may not repeat: as unknown"),
+    ("reserve.rs", """        return Ok(wait(Decision::Pending, action.lease_expires_at, now));
+    }
+    if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
+     """        return Ok(wait(Decision::Pending, action.lease_expires_at, now));
+    }
+    if false {""", "row: started, lease over, may repeat: execute"),
+    ("reserve.rs", "    step.next.get_or_insert(lapsed);\n", "", "row: started, lease over, otherwise: unknown is stored"),
+    ("reserve.rs", "    if action.needs_review(now) {", "    if false {", "row: unknown past its deadline: review"),
+    ("action.rs", "self.flags.escalated || self.deadline_at.is_some_and(|deadline| deadline <= now)",
+     "self.flags.escalated || self.deadline_at.is_some_and(|deadline| deadline < now)",
+     "row: unknown past its deadline (boundary)"),
+    ("action.rs", "self.flags.escalated || self.deadline_at.is_some_and(|deadline| deadline <= now)",
+     "self.deadline_at.is_some_and(|deadline| deadline <= now)", "row: unknown, escalated: review"),
+    ("reserve.rs", "    if action.reconciler_alive(now) {", "    if false {",
+     "row: unknown, a reconciler's lease alive: unknown"),
+    ("action.rs", "self.state == State::Unknown && self.reconcile_lease_expires_at.is_some_and(|end| now < end)",
+     "self.state == State::Unknown && self.reconcile_lease_expires_at.is_some_and(|end| now <= end)",
+     "a reconciler's lease is over at its end"),
+    ("reserve.rs", "    if !action.is_due(now) {\n", "    if false {\n", "row: unknown, not due: unknown"),
+    ("action.rs", "self.due_at.is_none_or(|due| due <= now)", "self.due_at.is_none_or(|due| due < now)",
+     "due at its instant"),
+    ("reserve.rs", """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    }
+    if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
+     """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    }
+    if !action.flags.positive_evidence {""", "row: unknown, may not repeat: no execute"),
+    ("reserve.rs", """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    }
+    if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
+     """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    }
+    if may_repeat(action, lease, policies, now) {""", "row: unknown, positive evidence: no execute"),
+    ("reserve.rs", """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    }
+    if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
+     """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    }
+    if false {""", "row: unknown, may repeat: execute"),
+    ("reserve.rs", "    if ask.can_reconcile {", "    if true {", "row: reconcile only who can"),
+    ("reserve.rs", "    if ask.can_reconcile {", "    if false {", "row: unknown, can_reconcile: reconcile"),
+    ("reserve.rs", "now.checked_add(policies.granted.probe_interval), now))", "None, now))",
+     "row: unknown, otherwise: when to come back"),
+    ("reserve.rs", "    if action.is_due(now) {\n        return execute(", "    if true {\n        return execute(",
+     "row: retryable, not due: pending"),
+    ("reserve.rs", "    if action.is_due(now) {\n        return execute(", "    if false {\n        return execute(",
+     "row: retryable, due: execute"),
+    ("reserve.rs", "Ok(wait(Decision::Pending, action.due_at, now))", "Ok(told(Decision::Pending))",
+     "row: retryable, not due: when to come back"),
+    ("reserve.rs", "State::Committed => Decision::Replay,", "State::Committed => Decision::Failed,",
+     "row: committed: replay"),
+    ("reserve.rs", "State::Failed => Decision::Failed,", "State::Failed => Decision::Rejected,", "row: failed: failed"),
+    ("reserve.rs", "State::Rejected => Decision::Rejected,", "State::Rejected => Decision::Failed,",
+     "row: rejected: rejected"),
+    ("reserve.rs", "_ => Decision::Expired,", "_ => Decision::Failed,", "row: expired: expired"),
+    ("reserve.rs", "Ok(told(match action.state_at(now) {", "Ok(told(match action.state {",
+     "expiry is judged at read time"),
+    ("action.rs", "self.state.is_terminal() && self.expires_at.is_some_and(|end| end <= now)",
+     "self.state.is_terminal() && self.expires_at.is_some_and(|end| end < now)", "expiry (boundary)"),
+    # What every grant needs.
+    ("reserve.rs", "action.flags.discrepancy.then(|| told(Decision::Review))", "None",
+     "grant: no open discrepancy"),
+    ("reserve.rs", "!action.flags.withdrawn && (valid || !needed)", "(valid || !needed)", "grant: not withdrawn"),
+    ("reserve.rs", "!action.flags.withdrawn && (valid || !needed)", "!action.flags.withdrawn",
+     "grant: approval valid"),
+    ("reserve.rs", "let valid = action.approval_expires_at.is_some_and(|lapses| now < lapses);",
+     "let valid = action.approval_expires_at.is_some_and(|lapses| now <= lapses);",
+     "grant: approval valid (boundary)"),
+    ("reserve.rs", "policies.current.requires_approval || policies.granted.requires_approval;",
+     "policies.granted.requires_approval;", "grant: the present policy's need for approval"),
+    ("reserve.rs", "        if ever_dispatched(action, policies.granted) {\n            return Some(told(Decision::Review));",
+     "        if false {\n            return Some(told(Decision::Review));",
+     "grant: review, not rejected, once something was dispatched"),
+    ("reserve.rs", "action.counted_attempts() >= policies.current.max_attempts",
+     "action.counted_attempts() > policies.current.max_attempts", "grant: attempts left (boundary)"),
+    ("reserve.rs", "Action { flags, reconcile_lease_expires_at: None, ..lapsed }", "lapsed",
+     "attempts run out with an outcome open: escalated"),
+    ("reserve.rs", "    if lapsed.state == State::Unknown {", "    if false {",
+     "attempts run out with an outcome open: never failed"),
+    ("reserve.rs", """    if ask.held {
+        return Err(held());
+    }
+    fresh(""", "    fresh(", "grant: not held"),
+    ("reserve.rs", """    if ask.held {
+        return Err(held());
+    }
+    let mut started""", "    let mut started", "first grant: not held"),
+    ("reserve.rs", "                None if ask.held => Err(held()),\n", "", "resume: not held"),
+    ("reserve.rs", "if !ask.attempt_id_used && !stored {", "if !stored {", "an attempt_id of the history serves once"),
+    ("reserve.rs", "if !ask.attempt_id_used && !stored {", "if !ask.attempt_id_used {",
+     "an attempt_id of the row serves once"),
+    ("reserve.rs", "new.ttl = ask.ttl.filter(|ttl| *ttl > policy.ttl);", "new.ttl = ask.ttl;",
+     "a call never shortens the type's ttl (proposal)"),
+    ("lease.rs", "action.ttl.max(ask.ttl.filter(|ttl| *ttl > policies.current.ttl))", "action.ttl",
+     "a later call may lengthen the ttl"),
+    # Leases, fences and windows.
+    ("lease.rs", "now.max(last.saturating_add(1))", "now", "fence rises when the clock does not"),
+    ("lease.rs", "now.max(last.saturating_add(1))", "last.saturating_add(1)", "fence is as great as the clock"),
+    ("reserve.rs", "        fence: next_fence(action.fence, now),\n", "", "a reconciling attempt raises the fence"),
+    ("lease.rs", "now.saturating_add(lease) <= end", "now.saturating_add(lease) < end", "window edge (allowed)"),
+    ("lease.rs", "now.saturating_add(lease) <= end", "now <= end", "window: the whole lease has to fit"),
+    ("lease.rs", "if policies.granted.class.repeats_freely() && policies.current.class.repeats_freely() {",
+     "if policies.current.class.repeats_freely() {", "may repeat: also by the policy it was granted under"),
+    ("lease.rs", "if policies.granted.class.repeats_freely() && policies.current.class.repeats_freely() {",
+     "if policies.granted.class.repeats_freely() {", "may repeat: also by the present policy"),
+    ("lease.rs", "if !any_dispatched(action, policies.granted) {", "if false {",
+     "may repeat: nothing was dispatched since the last disproof"),
+    ("lease.rs", "policies.granted.provider_key_window.min(policies.current.provider_key_window)",
+     "policies.granted.provider_key_window", "window: the shorter of two policies'"),
+    ("lease.rs", "if window <= 0 || action.flags.restored {", "if window <= 0 {",
+     "window: none for what a restore forgot"),
+    ("lease.rs", "    action.flags.restored\n        || ", "    ", "a restored outcome counts as dispatched"),
+    ("lease.rs", "next.generation > 0 || (action.attempt == 0 && now > next.created_at)",
+     "next.generation > 0 || now > next.created_at", "window: does not slide with a later grant"),
+    ("lease.rs", "next.generation > 0 || (action.attempt == 0 && now > next.created_at)",
+     "next.generation > 0", "window: begins with the first grant, not with the proposal"),
+    ("lease.rs", "open_before: open && (action.flags.open_before || !action.flags.own_closed),",
+     "open_before: open && action.flags.open_before,", "a grant keeps the last attempt's outcome open"),
+    ("lease.rs", "open_before: open && (action.flags.open_before || !action.flags.own_closed),",
+     "open_before: open && !action.flags.own_closed,", "a grant keeps the earlier attempts' outcomes open"),
+    ("lease.rs", "            open_dispatched: any_dispatched(action, policies.granted),\n", "",
+     "a grant remembers that an attempt was dispatched"),
+    ("lease.rs", "(!granted.marks_dispatch || action.dispatched_at.is_some())", "action.dispatched_at.is_some()",
+     "an attempt that need not mark counts as dispatched"),
+    ("lease.rs", "deadline_at: action.deadline_at.or(", "deadline_at: None.or(",
+     "the deadline counts from the oldest open outcome"),
+    ("lease.rs", "let latest = [action.lease_expires_at, action.dispatched_at, Some(ended_at)];",
+     "let latest = [Some(ended_at)];", "settle delay: counts from the lease's end at the earliest"),
+    ("lease.rs", "        probes: 0,\n        probe_tries: 0,\n        probed_at: None,\n        reconcile_id: None,\n", "",
+     "a grant forgets the probes before it"),
+    # Ending an attempt.
+    ("attempt.rs", "State::Started => standing == Standing::Current,", "State::Started => known,",
+     "commit: not by an earlier attempt while another is started"),
+    ("attempt.rs", "State::Unknown => known && !action.reconciler_alive(now),", "State::Unknown => known,",
+     "commit: not under a reconciler's lease"),
+    ("attempt.rs", "State::Unknown => known && !action.reconciler_alive(now),", "State::Unknown => false,",
+     "commit: a late answer is an answer"),
+    ("attempt.rs", "if differs(action.resource_id.as_deref(), commit.resource_id) {", "if false {",
+     "commit: another resource is a discrepancy"),
+    ("attempt.rs", "if standing == Standing::Current {\n            return Ok(Step::unchanged(Answer::AlreadyCommitted));",
+     "if false {\n            return Ok(Step::unchanged(Answer::AlreadyCommitted));", "commit: already_committed"),
+    ("attempt.rs", "if standing == Standing::Current {\n            return Ok(Step::unchanged(Answer::AlreadyCommitted));",
+     "if true {\n            return Ok(Step::unchanged(Answer::AlreadyCommitted));",
+     "commit: already_committed only for the attempt that did"),
+    ("attempt.rs", "commit.record_when_lost && standing != Standing::Stranger", "commit.record_when_lost",
+     "commit: a stranger records nothing"),
+    ("attempt.rs", "commit.record_when_lost && standing != Standing::Stranger", "false",
+     "commit: on_lost record keeps the result"),
+    ("attempt.rs", "matches!((stored, reported), (Some(stored), Some(reported)) if stored != reported)",
+     "stored != reported", "a resource that nobody named contradicts nothing"),
+    ("attempt.rs", "dispatched_at: action.dispatched_at.or(Some(now)), ..action.clone() };",
+     "..action.clone() };", "mark_unknown counts as the mark of a dispatch"),
+    ("attempt.rs", "let flags = Flags { open_dispatched: true, ever_dispatched: true, ..action.flags };",
+     "let flags = action.flags;", "mark_unknown after the lease counts as the mark as well"),
+    ("attempt.rs", "settle_from: action.settle_from.max(Some(now)),", "",
+     "settle delay: counts from a late mark"),
+    ("attempt.rs", "State::Unknown if action.reconcile_id.is_some() => {", "State::Unknown if false => {",
+     "fail: not once somebody took over"),
+    ("attempt.rs", "    if fail.proof == Proof::NotSent && has_marked(action, granted) {", "    if false {",
+     "fail: not_sent is refused after dispatch"),
+    ("attempt.rs", "granted.marks_dispatch || action.state == State::Started)", "granted.marks_dispatch)",
+     "fail: a volunteered mark holds"),
+    ("attempt.rs", """    if action.flags.open_before || action.flags.positive_evidence {
+        return Ok(still_unknown(&Action""", """    if action.flags.positive_evidence {
+        return Ok(still_unknown(&Action""", "sticky: a failure does not close an earlier outcome"),
+    ("attempt.rs", """    if action.flags.open_before || action.flags.positive_evidence {
+        return Ok(still_unknown(&Action""", """    if action.flags.open_before {
+        return Ok(still_unknown(&Action""", "fail: does not overrule positive evidence"),
+    ("attempt.rs", "    unknown.flags.own_closed = true;\n", "", "sticky: closes its own outcome"),
+    ("attempt.rs", "    unknown.flags.open_dispatched = before.flags.open_dispatched;\n",
+     "    unknown.flags.open_dispatched = false;\n", "sticky: the earlier outcome stays dispatched"),
+    ("attempt.rs", "let attempts_left = action.counted_attempts() < granted.max_attempts;",
+     "let attempts_left = action.counted_attempts() <= granted.max_attempts;", "fail: attempts left (boundary)"),
+    ("attempt.rs", "    if fail.new_provider_key {", "    if true {", "fail: a new provider key only when asked"),
+    ("attempt.rs", "        next.generation_granted_at = None;\n", "", "fail: a new key's window begins anew"),
+    ("attempt.rs", "fail.retry_after.unwrap_or_else(||", "Some(0).unwrap_or_else(||", "fail: the time to retry"),
+    ("attempt.rs", "    if has_marked(action, policies.granted) {", "    if false {", "release: not after dispatch"),
+    ("attempt.rs", "forgiven: action.forgiven.saturating_add(1),", "", "release: not counted"),
+    ("attempt.rs", """    if action.flags.open_before || action.flags.positive_evidence {
+        let mut step""", """    if action.flags.positive_evidence {
+        let mut step""", "sticky: a release does not close an earlier outcome"),
+    ("attempt.rs", """    if action.flags.open_before || action.flags.positive_evidence {
+        let mut step""", """    if action.flags.open_before {
+        let mut step""", "release: does not overrule positive evidence"),
+    ("attempt.rs", "until = until.min(window_end(action, policies).unwrap_or(now));", "",
+     "renew: not past the window"),
+    ("attempt.rs", "until.min(window_end(action, policies).unwrap_or(now))",
+     "until.min(window_end(action, policies).unwrap_or(until))", "renew: no window, no more time"),
+    ("attempt.rs", "let until = action.lease_expires_at.map_or(until, |present| present.max(until));", "",
+     "renew: never shortens"),
+    ("policy.rs", "Some(lease) if lease > self.max_lease =>", "Some(lease) if lease > 2 * self.max_lease =>",
+     "renew: up to max_lease"),
+    # Dispatch, gate by gate.
+    ("attempt.rs", "if action.state != State::Started || standing != Standing::Current {",
+     "if action.state != State::Started {", "dispatch: only by the present attempt"),
+    ("attempt.rs", "    if action.dispatched_at.is_some() {\n        return too_late", "    if false {\n        return too_late",
+     "dispatch: once"),
+    ("attempt.rs", "    if !action.lease_alive(now) {", "    if false {", "dispatch: within the lease"),
+    ("attempt.rs", "    if !approval_holds(action, policies, now) {", "    if false {",
+     "dispatch: approval valid and not withdrawn"),
+    ("attempt.rs", "    if action.flags.discrepancy {\n        return Err(discrepancy());", "    if false {\n        return Err(discrepancy());",
+     "dispatch: no open discrepancy"),
+    ("attempt.rs", "    if is_held {", "    if false {", "dispatch: not held"),
+    ("attempt.rs", "let flags = Flags { ever_dispatched: true, ..action.flags };", "let flags = action.flags;",
+     "dispatch: stays on record"),
+    # Evidence and reconciliation.
+    ("reconcile.rs", "if evidence.caller.standing(action) == Standing::Stranger {", "if false {",
+     "evidence: not from a stranger"),
+    ("reconcile.rs", "State::Committed => positive && differs(action.resource_id.as_deref(), resource),",
+     "State::Committed => positive,", "evidence: the same resource is no discrepancy"),
+    ("reconcile.rs", "State::Committed => positive && differs(action.resource_id.as_deref(), resource),",
+     "State::Committed => false,", "evidence: another resource is a discrepancy"),
+    ("reconcile.rs", "State::Unknown | State::Expired => false,", "State::Expired => false,",
+     "evidence: no discrepancy in unknown"),
+    ("reconcile.rs", "        _ => positive,\n", "        _ => false,\n", "evidence: a discrepancy in every other state"),
+    ("reconcile.rs", "positive_evidence: action.flags.positive_evidence || (positive && !action.state.is_terminal()),",
+     "", "evidence: kept"),
+    ("reconcile.rs", "ever_dispatched: action.flags.ever_dispatched || positive,", "",
+     "evidence: counts as the mark of a dispatch"),
+    ("reconcile.rs", """    if action.flags.positive_evidence {
+        return Step""", """    if false {
+        return Step""", "not_applied: shut out by positive evidence"),
+    ("reconcile.rs", "    if now < settled_at {", "    if false {", "not_applied: settle delay"),
+    ("reconcile.rs", "    if now < settled_at {", "    if now <= settled_at {", "not_applied: settle delay (boundary)"),
+    ("reconcile.rs", "apart.filter(|counts_at| now < *counts_at)", "apart.filter(|_| false)",
+     "not_applied: probe interval"),
+    ("reconcile.rs", "apart.filter(|counts_at| now < *counts_at)", "apart.filter(|counts_at| now <= *counts_at)",
+     "not_applied: probe interval (boundary)"),
+    ("reconcile.rs", "    if probes < granted.probes_required {", "    if false {", "not_applied: probes required"),
+    ("reconcile.rs", "    if probes < granted.probes_required {", "    if probes <= granted.probes_required {",
+     "not_applied: probes required (boundary)"),
+    ("reconcile.rs", "action.reconcile_lease_expires_at.is_none() && !resolve.finding.is_positive()", "false",
+     "resolve: one reconciling attempt is one probe"),
+    ("reconcile.rs", "action.reconcile_lease_expires_at.is_none() && !resolve.finding.is_positive()",
+     "action.reconcile_lease_expires_at.is_none()", "resolve: found after all is news"),
+    ("reconcile.rs", "State::Retryable | State::Failed if resolve.finding == Finding::NotApplied => {",
+     "State::Retryable | State::Failed if false => {", "resolve: repeats its answer"),
+    ("reconcile.rs", "let attempts_left = action.counted_attempts() < policies.current.max_attempts;",
+     "let attempts_left = action.counted_attempts() <= policies.current.max_attempts;",
+     "not_applied: attempts left (boundary)"),
+    ("reconcile.rs", "    if attempts_left && repeats_after_disproof(policies) {", "    if attempts_left {",
+     "not_applied: the type allows the same key"),
+    ("reconcile.rs", "Action { flags: closed(action.flags), probes,", "Action { probes,",
+     "not_applied: a disproof closes the outcome"),
+    ("reconcile.rs", "    if standing != Standing::Reconciler {", "    if standing == Standing::Stranger {",
+     "resolve: only the present reconciling attempt"),
+    ("reconcile.rs", "next.flags.needs_compensation |= partially;", "", "partially_applied: needs compensation"),
+    ("reconcile.rs", "Finding::Ambiguous => Step::to(escalated(action),", "Finding::Ambiguous => Step::to(action.clone(),",
+     "ambiguous: a person has to look"),
+    ("reconcile.rs", "probe_backoff(action, policies.granted, resolve.random)", "0", "inconclusive: back-off"),
+    ("reconcile.rs", "    if action.state != State::Unknown {\n        return Err(refused(action, Standing::Current, \"escalated\"))",
+     "    if false {\n        return Err(refused(action, Standing::Current, \"escalated\"))", "escalate: only from unknown"),
+    # People.
+    ("reconcile.rs", "if action.retention_over(now) || action.state == State::Expired {", "if false {",
+     "decide: not from expired"),
+    ("reconcile.rs", "if action.retention_over(now) || action.state == State::Expired {",
+     "if action.state == State::Expired {", "decide: expiry is judged at read time"),
+    ("reconcile.rs", "    base.flags.discrepancy = false;\n", "", "decide: closes a discrepancy"),
+    ("reconcile.rs", "    base.flags.positive_evidence = false;\n", "", "decide: settles positive evidence"),
+    ("reconcile.rs", "_ => anew(&base, policies, now),", "_ => again(&base, now),", "decide: to retry is no approval"),
+    ("reconcile.rs", "next.forgiven = action.attempt;", "", "retry and reopen give max_attempts anew"),
+    ("approval.rs", "if approve.fingerprint != action.fingerprint {", "if false {", "approve: bound to the fingerprint"),
+    ("approval.rs", "if approve.policy_version.is_some_and(|version| version != current.version) {", "if false {",
+     "approve: bound to the policy version"),
+    ("approval.rs", "    if approve.same_person {", "    if false {", "approve: two people"),
+    ("approval.rs", "let lapsed = action.approval_expires_at.is_some_and(|lapses| lapses <= now);",
+     "let lapsed = action.approval_expires_at.is_some_and(|lapses| lapses < now);", "approve: not lapsed (boundary)"),
+    ("approval.rs", "if action.flags.withdrawn || !(open || renewable) {", "if !(open || renewable) {",
+     "approve: not withdrawn"),
+    ("approval.rs", "matches!(action.state, State::Retryable | State::Unknown);", "false;",
+     "approve: renewed while retryable or unknown"),
+    ("approval.rs", "    if valid <= 0 {", "    if valid < 0 {", "approve: for some time"),
+    ("approval.rs", "State::Started | State::Unknown if ever_dispatched(action, policies.granted) => {",
+     "State::Started | State::Unknown if false => {", "withdraw: too late after dispatch"),
+    ("approval.rs", "        State::Started => Ok(Step::to(withdrawn, Answer::Stopped)",
+     "        State::Started => Ok(Step::to(action.clone(), Answer::Stopped)", "withdraw: no later dispatch passes"),
+    ("approval.rs", "_ if action.flags.discrepancy => Ok(", "_ if false => Ok(", "withdraw: does not end a dispute"),
+    ("approval.rs", "    refuse_discrepancy(action)?;\n", "", "reopen: refused while a discrepancy is open"),
+    ("approval.rs", "if !matches!(action.state_at(now), State::Failed | State::Rejected) {",
+     "if !matches!(action.state, State::Failed | State::Rejected) {", "reopen: not once retention is over"),
+    ("approval.rs", "    if policies.current.requires_approval {\n        next.state", "    if false {\n        next.state",
+     "reopen: proposed where the type needs approval"),
+    ("approval.rs", "    next.flags.withdrawn = false;\n", "", "reopen: forgets the withdrawal"),
+    # Time alone.
+    ("expiry.rs", "State::Started if !action.lease_alive(now) => {", "State::Started if false => {",
+     "visit: started, lease over: unknown"),
+    ("expiry.rs", "if !approval_holds(action, policies, now) || lapsed(action, now) =>", "if false =>",
+     "visit: proposed, approved, lapsed: rejected"),
+    ("expiry.rs", "State::Unknown if action.needs_review(now) && !action.flags.escalated => {",
+     "State::Unknown if false => {", "visit: unknown past its deadline: escalated"),
+    ("expiry.rs", "State::Expired if action.retention_over(now) =>", "State::Expired =>",
+     "visit: a tombstone stays for its time"),
+    ("expiry.rs", "State::Committed | State::Failed | State::Rejected if action.retention_over(now) => {",
+     "State::Committed | State::Failed | State::Rejected => {", "visit: kept for its retention"),
+    ("expiry.rs", "let retention_end = action.expires_at.unwrap_or(now);", "let retention_end = now;",
+     "visit: a tombstone's time begins when retention ended"),
+    ("expiry.rs", "                resource_id: None,\n", "", "visit: scrubs the resource"),
+    ("expiry.rs", "action.ttl.map_or(granted.ttl, |ttl| ttl.max(granted.ttl))", "granted.ttl",
+     "retention: as long as a call asked for"),
+    ("expiry.rs", "        lease_expires_at: None,\n", "", "an ended action has no lease"),
+    ("expiry.rs", "if action.lease_expires_at == Some(action.visit_at) => None,", "=> None,",
+     "open: a renewed lease is followed"),
+    ("expiry.rs", "if action.lease_expires_at == Some(action.visit_at) => None,",
+     "if action.lease_expires_at <= Some(action.visit_at) => None,", "open: a lease that ends before the visit is followed"),
+    ("expiry.rs", "(visited && !in_time)", "(visited && false)", "open: retention that no cursor meets is noted"),
+    ("expiry.rs", "due_at <= passes && passes", "passes", "open: retention longer than the cursor waits is noted"),
+]
+
+
+def workspace(where: pathlib.Path) -> pathlib.Path:
+    """A copy of everything that cargo reads for `-p idem_rules`; the root package is there but not built."""
+    copy = where / "workspace"
+    shutil.copytree(ROOT / "crates", copy / "crates", ignore=shutil.ignore_patterns("target"))
+    shutil.copytree(ROOT / "src", copy / "src")
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+def cargo(copy: pathlib.Path, target: pathlib.Path, *words: str) -> subprocess.CompletedProcess:
+    """Runs cargo in the copy. A rule that never ends counts as noticed, so there is a limit."""
+    command = ["cargo", "test", "--quiet", "--locked", "--package", "idem_rules", "--target-dir", str(target)]
+    limit = 600 if "--no-run" in words else 60
+    # Nobody debugs a mutant; without the information it links in half the time.
+    quick = {**os.environ, "CARGO_PROFILE_DEV_DEBUG": "0", "RUST_BACKTRACE": "0"}
+    return subprocess.run(
+        [*command, *words], cwd=copy, env=quick, capture_output=True, text=True, timeout=limit, check=False
+    )
+
+
+def run(copy: pathlib.Path, target: pathlib.Path) -> tuple[str, str]:
+    """killed, survived or not built; and what cargo said last."""
+    for tests in TESTS:
+        for words in ([*tests, "--no-run"], tests):
+            result = cargo(copy, target, *words)
+            if result.returncode != 0:
+                fate = "not built" if "--no-run" in words else "killed"
+                return fate, result.stdout + result.stderr
+    return "survived", ""
+
+
+def judge(copy: pathlib.Path, target: pathlib.Path, mutant: tuple) -> tuple[str, str]:
+    """killed, survived, not built or stale; and what cargo said last. The source is as it was afterwards."""
+    file, old, new, _ = mutant
+    path = copy / RULES / file
+    source = path.read_text()
+    if source.count(old) != 1:
+        return "stale", ""
+    path.write_text(source.replace(old, new))
+    try:
+        return run(copy, target)
+    except subprocess.TimeoutExpired:
+        return "killed", ""
+    finally:
+        path.write_text(source)
+
+
+def main() -> int:
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    mutants = [mutant for mutant in MUTANTS if wanted in mutant[3]]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="pg_idem_mutants_") as place:
+        copy, target = workspace(pathlib.Path(place)), pathlib.Path(place) / "target"
+        fate, said = run(copy, target)
+        if fate != "survived":
+            print(f"{said}\nwithout any mutant the rules do not pass their tests")
+            return 1
+        fates = []
+        for mutant in mutants:
+            fate, said = judge(copy, target, mutant)
+            fates.append((fate, said, mutant))
+            print(f"{fate:9}  {mutant[0]:13} {mutant[3]}", flush=True)
+    counts = {fate: sum(1 for found, _, _ in fates if found == fate) for fate in ("killed", "survived", "not built", "stale")}
+    took = time.monotonic() - begun
+    print(f"\n{len(mutants)} mutants in {took:.0f} s: " + ", ".join(f"{n} {fate}" for fate, n in counts.items()))
+    for fate, said, (file, old, new, label) in fates:
+        if fate != "killed":
+            print(f"\n{fate}: {label} ({file})\n- {old}\n+ {new}\n{said}")
+    return 0 if mutants and counts["killed"] == len(mutants) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

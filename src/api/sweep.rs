@@ -53,7 +53,10 @@ pub fn idem_sweep(call: &Call) -> Result<Datum> {
             format!("max_rows is {max_rows}; it must be at least 1"),
         ));
     }
-    let mut sweep = Sweep { call, left: max_rows as usize, swept: Swept::default() };
+    // Looked at before this transaction takes an id of its own, which would count as running.
+    let began = server::clock();
+    let running = server::oldest_running();
+    let mut sweep = Sweep { call, began, running, left: max_rows as usize, swept: Swept::default() };
     // Dead attempts first: somebody may be waiting for them. The settled pass catches rows whose transaction
     // committed after the eager one had come by.
     sweep.follow("lease", 0, false)?;
@@ -67,6 +70,8 @@ pub fn idem_sweep(call: &Call) -> Result<Datum> {
 
 struct Sweep<'a> {
     call: &'a Call,
+    began: Time,
+    running: (u64, u64),
     left: usize,
     swept: Swept,
 }
@@ -77,9 +82,9 @@ impl Sweep<'_> {
         if self.left == 0 {
             return Ok(());
         }
-        let now = server::clock();
+        let now = self.began;
         let Some(mut cursor) = Cursor::lock(self.call, purpose)? else { return Ok(()) };
-        let horizon = if settled { cursor.horizon(now) } else { now };
+        let horizon = if settled { cursor.horizon(now, self.running) } else { now };
         let up_to = horizon.saturating_sub(behind);
         let from = match cursor.visited_to > now.saturating_sub(behind) {
             true => now.saturating_sub(behind).saturating_sub(REWIND),

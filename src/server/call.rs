@@ -105,7 +105,7 @@ impl Call {
     }
 
     /// The schema the extension lives in: that of the function being called.
-    pub fn schema(&self) -> Result<pg_sys::Oid> {
+    pub(super) fn schema(&self) -> Result<pg_sys::Oid> {
         // SAFETY: flinfo is set whenever PostgreSQL calls through fmgr; it is null for a direct call only.
         unsafe {
             let flinfo = (*self.fcinfo).flinfo;

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
 
-use super::call::ascii;
+use super::call::{Call, ascii};
 
 /// The column types our tables use.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_s
 }
 
 /// The object ids behind `spec`, looked up on first use. Errors: 55000 when library and SQL do not fit together.
-pub(super) fn resolve(spec: &'static Spec, schema: pg_sys::Oid) -> Result<Known> {
+pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
     if let Some(known) = KNOWN.with_borrow(|known| known[spec.place]) {
         return Ok(known);
     }
@@ -110,6 +110,7 @@ pub(super) fn resolve(spec: &'static Spec, schema: pg_sys::Oid) -> Result<Known>
         // SAFETY: registered once a session; the callback touches only this thread's cells and cannot raise.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::from(0)) };
     }
+    let schema = call.schema()?;
     let oid_of = |name: &CStr| {
         // SAFETY: looks a name up; it is NUL-terminated.
         let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };

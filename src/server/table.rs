@@ -60,7 +60,7 @@ impl Row {
 impl Table {
     /// Opens the table behind `spec` for reading and writing.
     pub fn open(call: &Call, spec: &'static Spec) -> Result<Table> {
-        let known = catalog::resolve(spec, call.schema()?)?;
+        let known = catalog::resolve(call, spec)?;
         // SAFETY: the ids were looked up under the invalidation callback; a dropped table raises here.
         unsafe {
             let lock = pg_sys::RowExclusiveLock as i32;

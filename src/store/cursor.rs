@@ -9,7 +9,7 @@
 use idem_rules::action::Time;
 use idem_rules::error::Result;
 
-use crate::server::{self, Bound, Call, Changed, Column, Key, Row, Spec, Table, Type};
+use crate::server::{Bound, Call, Changed, Column, Key, Row, Spec, Table, Type, text_datum};
 
 const SPEC: Spec = Spec {
     place: 6,
@@ -35,7 +35,7 @@ impl Cursor {
     /// Locks the cursor of `purpose`; `None` when another sweep has it, or it is missing.
     pub fn lock(call: &Call, purpose: &str) -> Result<Option<Cursor>> {
         let table = Table::open(call, &SPEC)?;
-        let keys = [Key(1, Bound::Text(server::text_datum(purpose)))];
+        let keys = [Key(1, Bound::Text(text_datum(purpose)))];
         let Some(row) = table.find(0, &keys) else { return Ok(None) };
         if table.lock(&row, false) != Changed::Done {
             return Ok(None);
@@ -44,11 +44,11 @@ impl Cursor {
         Ok(Some(Cursor { table, row, visited_to }))
     }
 
-    /// How far it is safe to go now: every transaction that could still add a row before it has ended.
+    /// How far it is safe to go at `now`: every transaction that could still add a row before that has ended.
     ///
-    /// Also sets the next horizon. `now` must have been read before the call.
-    pub fn horizon(&mut self, now: Time) -> Time {
-        let (oldest, next) = server::oldest_running();
+    /// `running` is what [`crate::server::oldest_running`] said after `now` was read. Also sets the next horizon.
+    pub fn horizon(&mut self, now: Time, running: (u64, u64)) -> Time {
+        let (oldest, next) = running;
         if oldest == next {
             return now;
         }

@@ -110,8 +110,7 @@ impl Sweep<'_> {
         for entry in &batch {
             self.visit_passing(&ledger, entry)?;
         }
-        cursor.advance(visited_to);
-        Ok(())
+        cursor.advance(visited_to)
     }
 
     /// Visits the open actions whose time has come.

@@ -195,17 +195,31 @@ impl Table {
         let tuple = self.form(values);
         // SAFETY: the row came from this table; its item pointer stays what it was.
         unsafe {
-            let mut failure = pg_sys::TM_FailureData::default();
-            let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-            let result = heap_update(self.relation, &mut (*row.tuple).t_self, tuple, &mut failure, &mut mode);
-            if result == pg_sys::TM_Result::TM_Ok {
+            let changed = self.without_waiting(row, |wait| {
+                let mut failure = pg_sys::TM_FailureData::default();
+                let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+                heap_update(self.relation, &mut (*row.tuple).t_self, tuple, wait, &mut failure, &mut mode)
+            });
+            if changed == Changed::Done {
                 let heap_only = (*(*tuple).t_data).t_infomask2 & pg_sys::HEAP_ONLY_TUPLE as u16 != 0;
                 for n in 0..if heap_only { 0 } else { self.count } {
                     self.add_to_index(n, tuple, values, false);
                 }
                 pg_sys::CommandCounterIncrement();
             }
-            changed(result)
+            changed
+        }
+    }
+
+    /// Makes a change that waits for nobody. A lock of this very transaction counts as somebody's at first; with
+    /// the lock known to be ours, the change may "wait".
+    fn without_waiting(&self, row: &Row, change: impl Fn(bool) -> pg_sys::TM_Result::Type) -> Changed {
+        match changed(change(false)) {
+            Changed::Busy => match self.lock(row, false) {
+                Changed::Done => changed(change(true)),
+                other => other,
+            },
+            other => other,
         }
     }
 
@@ -213,20 +227,22 @@ impl Table {
     pub fn delete(&self, row: &Row) -> Changed {
         // SAFETY: as in update.
         unsafe {
-            let mut failure = pg_sys::TM_FailureData::default();
-            let result = pg_sys::heap_delete(
-                self.relation,
-                &mut (*row.tuple).t_self,
-                pg_sys::GetCurrentCommandId(true),
-                std::ptr::null_mut(),
-                false,
-                &mut failure,
-                false,
-            );
-            if result == pg_sys::TM_Result::TM_Ok {
+            let changed = self.without_waiting(row, |wait| {
+                let mut failure = pg_sys::TM_FailureData::default();
+                pg_sys::heap_delete(
+                    self.relation,
+                    &mut (*row.tuple).t_self,
+                    pg_sys::GetCurrentCommandId(true),
+                    std::ptr::null_mut(),
+                    wait,
+                    &mut failure,
+                    false,
+                )
+            });
+            if changed == Changed::Done {
                 pg_sys::CommandCounterIncrement();
             }
-            changed(result)
+            changed
         }
     }
 

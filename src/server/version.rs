@@ -29,13 +29,14 @@ pub(super) unsafe fn heap_update(
     relation: pg_sys::Relation,
     old: pg_sys::ItemPointer,
     new: pg_sys::HeapTuple,
+    wait: bool,
     failure: &mut pg_sys::TM_FailureData,
     mode: &mut pg_sys::LockTupleMode::Type,
 ) -> pg_sys::TM_Result::Type {
-    // SAFETY: passed through; no crosscheck snapshot, no waiting.
+    // SAFETY: passed through; no crosscheck snapshot.
     unsafe {
         let command = pg_sys::GetCurrentCommandId(true);
-        pg_sys::heap_update(relation, old, new, command, std::ptr::null_mut(), false, failure, mode)
+        pg_sys::heap_update(relation, old, new, command, std::ptr::null_mut(), wait, failure, mode)
     }
 }
 
@@ -44,11 +45,12 @@ pub(super) unsafe fn heap_update(
     relation: pg_sys::Relation,
     old: pg_sys::ItemPointer,
     new: pg_sys::HeapTuple,
+    wait: bool,
     failure: &mut pg_sys::TM_FailureData,
     mode: &mut pg_sys::LockTupleMode::Type,
 ) -> pg_sys::TM_Result::Type {
     let mut indexes = pg_sys::TU_UpdateIndexes::TU_None;
-    // SAFETY: passed through; no crosscheck snapshot, no waiting. None of our indexes is summarizing, so the
+    // SAFETY: passed through; no crosscheck snapshot. None of our indexes is summarizing, so the
     // heap-only bit of the new tuple says all there is to say about index entries.
     unsafe {
         let command = pg_sys::GetCurrentCommandId(true);
@@ -58,7 +60,7 @@ pub(super) unsafe fn heap_update(
             new,
             command,
             std::ptr::null_mut(),
-            false,
+            wait,
             failure,
             mode,
             &mut indexes,

@@ -7,7 +7,7 @@
 //! nothing in another cluster, and starting over only costs time.
 
 use idem_rules::action::Time;
-use idem_rules::error::Result;
+use idem_rules::error::{Code, Error, Result};
 
 use crate::server::{Bound, Call, Changed, Column, Key, Row, Spec, Table, Type, text_datum};
 
@@ -63,9 +63,13 @@ impl Cursor {
     }
 
     /// Stores how far the cursor has come.
-    pub fn advance(self, visited_to: Time) {
+    pub fn advance(self, visited_to: Time) -> Result<()> {
         let mut values = self.row.values.clone();
         values.set_time(1, Some(visited_to));
-        self.table.update(&self.row, &values);
+        match self.table.update(&self.row, &values) {
+            Changed::Done => Ok(()),
+            // Locked by this transaction, so nobody can have.
+            _ => Err(Error::new(Code::Corrupted, "a locked cursor of the sweep has changed")),
+        }
     }
 }

@@ -42,6 +42,10 @@ fn window_of_a_new_provider_key_begins_with_its_own_first_grant() {
     let last = now + policy.provider_key_window - LEASE;
     assert_eq!(told(&lapsed, prober(3), &policy, last).0, Decision::Execute);
     assert_eq!(told(&lapsed, prober(3), &policy, last + 1).0, Decision::Reconcile);
+    // So does the next key's.
+    let fail = Event::Fail(Fail { new_provider_key: true, ..refusal(caller(2)) });
+    let failed = moved(&second, &fail, &policy, now);
+    assert_eq!((failed.generation, failed.window_start()), (2, None));
 }
 
 #[test]
@@ -54,6 +58,10 @@ fn an_undispatched_outcome_may_be_repeated_and_a_dispatched_one_not() {
     let windowed = Policy { provider_key_window: 2 * LEASE, ..policy };
     let second = repeated(&windowed, T0 + LEASE);
     assert!(second.flags.open_dispatched);
+    assert_eq!(told(&second, prober(3), &windowed, T0 + 2 * LEASE).0, Decision::Reconcile);
+    // Also where the next attempt came before the worker did.
+    let sent = moved(&started(&windowed), &dispatch(caller(1)), &windowed, T0);
+    let second = moved(&sent, &Event::Reserve(ask(2)), &windowed, T0 + LEASE);
     assert_eq!(told(&second, prober(3), &windowed, T0 + 2 * LEASE).0, Decision::Reconcile);
 }
 

@@ -14,15 +14,17 @@ CREATE TABLE ai_action_idempotency (
 ) WITH (fillfactor = 50);
 CREATE INDEX ON ai_action_idempotency (expires_at);
 
--- The same as two functions that also hash the request and compare it, as a team with many callers would have them.
+-- The same as two functions that also hash the request and compare it, as a team with many callers would have them;
+-- on a table of their own, because all variants get the same keys.
+CREATE TABLE ai_action_functions (LIKE ai_action_idempotency INCLUDING INDEXES) WITH (fillfactor = 50);
 CREATE FUNCTION hand_reserve(
   key text, request jsonb, tenant text, type text, OUT decision text, OUT response jsonb, OUT resource text
 ) LANGUAGE plpgsql AS $$
 DECLARE
   fingerprint text := encode(sha256(convert_to(request::text, 'UTF8')), 'hex');
-  found_row ai_action_idempotency;
+  found_row ai_action_functions;
 BEGIN
-  INSERT INTO ai_action_idempotency
+  INSERT INTO ai_action_functions
       (tenant_id, idempotency_key, action_type, request_fingerprint, status, created_at, expires_at)
     VALUES (tenant, key, type, fingerprint, 'started', now(), now() + interval '30 days')
     ON CONFLICT DO NOTHING;
@@ -30,7 +32,7 @@ BEGIN
     decision := 'execute';
     RETURN;
   END IF;
-  SELECT * INTO found_row FROM ai_action_idempotency WHERE tenant_id = tenant AND idempotency_key = key;
+  SELECT * INTO found_row FROM ai_action_functions WHERE tenant_id = tenant AND idempotency_key = key;
   IF found_row.request_fingerprint <> fingerprint THEN
     decision := 'conflict';
   ELSIF found_row.status = 'committed' THEN
@@ -46,7 +48,7 @@ $$;
 CREATE FUNCTION hand_commit(key text, tenant text, response jsonb, resource text) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE ai_action_idempotency SET status = 'committed', response_json = response, resource_id = resource
+  UPDATE ai_action_functions SET status = 'committed', response_json = response, resource_id = resource
     WHERE tenant_id = tenant AND idempotency_key = key AND status = 'started';
   IF NOT FOUND THEN
     RAISE EXCEPTION 'the action is not started';

@@ -149,3 +149,16 @@ def compare(options, figures, ours, other, what, target=None):
     if target is not None:
         check(options, f"{what} >= {target}", middle, middle >= target)
     return middle
+
+
+def server_cpu(server):
+    """CPU seconds of all sessions of the server that have ended, from the postmaster's account of its children."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_per_transaction(server, variant, seed, transactions):
+    """Microseconds of the sessions' CPU time: hardly moved by what else runs on the machine, unlike tps."""
+    before = server_cpu(server)
+    pgbench(server, variant, seed, transactions=transactions // CLIENTS)
+    return (server_cpu(server) - before) / transactions * 1e6

@@ -24,7 +24,8 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from cluster import Cluster  # noqa: E402  (found through the line above)
 from terminal import Terminal  # noqa: E402
 
-PATIENCE = 20
+# Seconds until something that does not come is given up; nothing waits this long when all is well.
+PATIENCE = 60
 # Of the columns of idem_reserve, the ones the story is about.
 RESERVE_COLUMNS = ("granted", "decision", "state", "attempt", "retry_after_seconds", "response")
 
@@ -151,14 +152,15 @@ class Demo:
     def killed_worker(self):
         self.terminal.heading(
             "(c) The worker is killed after the provider committed",
-            "Its lease of two seconds runs out. That is no permission to send again, only to find out.")
+            "Its lease of two seconds runs out. That is no permission to send again, only to find out what happened.")
         self.behave("block")
         first = self.worker("worker 1", order="4823", lease=2)
         self.eventually(lambda: self.count("4823") == 1)
         self.terminal.act("demo", f"kill -9 {first.process.pid}")
         first.kill()
         second = self.worker("worker 2", order="4823", lease=2).finish()
-        self.expect("decisions", [first.decisions(), second], [["execute"], ["pending", "reconcile"]])
+        # On a busy machine the lease may be over before the second worker asks; it is not told to wait then.
+        self.expect("decisions", [first.decisions(), second[-1]], [["execute"], "reconcile"])
         self.end("(c) worker killed", order="4823")
 
     def double_click(self):

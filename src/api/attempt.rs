@@ -36,6 +36,7 @@ pub(super) fn move_action<'a>(
     brought: Brought,
 ) -> Result<Step> {
     loop {
+        server::serve_interrupts();
         let ledger = Ledger::open(call)?;
         let entry = ledger.find(action_id)?.ok_or_else(no_such_action)?;
         let caller = standing(call, &entry, attempt_id.unwrap_or_default())?;

@@ -100,6 +100,7 @@ pub fn idem_reserve(call: &Call) -> Result<Datum> {
     let mut reserve = Reserve::read(call)?;
     let mut contested = false;
     loop {
+        server::serve_interrupts();
         let budget = match reserve.look(&mut contested)? {
             Look::Answered(row) => return Ok(row),
             Look::Again => continue,

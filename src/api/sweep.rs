@@ -167,6 +167,7 @@ impl Sweep<'_> {
     }
 
     fn visit(&mut self, ledger: &Ledger, entry: &Entry) -> Result<Visited> {
+        server::serve_interrupts();
         self.swept.visited += 1;
         let now = server::clock();
         let judged = Judged::read(self.call, &entry.action, &entry.action_type()?)?;

@@ -26,5 +26,5 @@ pub use values::{Values, text_datum};
 pub use xact::{
     Tick, assign_transaction_id, clock, encoding, force_sync_commit, is_current_transaction, oldest_running,
     on_transaction_end, outer_role_name, random_fraction, random_uuid, refuse_read_only, repeatable_read,
-    session_user_name, tick,
+    serve_interrupts, session_user_name, tick,
 };

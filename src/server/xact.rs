@@ -151,5 +151,10 @@ pub fn tick(pace: &mut Tick, left: Duration) {
         pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, step.as_millis() as i64, pg_sys::PG_WAIT_EXTENSION);
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
+    serve_interrupts();
+}
+
+/// Serves a cancel, a terminate or a time-out that has come in meanwhile. Every loop that looks again calls this.
+pub fn serve_interrupts() {
     pgrx::check_for_interrupts!();
 }

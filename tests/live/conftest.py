@@ -17,7 +17,9 @@ _numbers = itertools.count(1)
 def shared_cluster():
     """The suite's cluster. Autovacuum stays off: transactions that no test started would hide mistakes."""
     settings = {"fsync": False, "autovacuum": False, "max_connections": 100, "max_prepared_transactions": 20,
-                "log_min_messages": "warning", "log_error_verbosity": "verbose", "deadlock_timeout": "200ms"}
+                "log_min_messages": "warning", "log_error_verbosity": "verbose", "deadlock_timeout": "200ms",
+                # So that a hang fails its own test instead of the whole run.
+                "statement_timeout": "30s"}
     with Cluster(settings=settings, preload=False) as cluster:
         cluster.createdb(TEMPLATE)
         cluster.psql("CREATE EXTENSION pg_idem", dbname=TEMPLATE)

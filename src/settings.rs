@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
+use crate::server;
+
 /// What happens when an external action is committed in the transaction that reserved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 #[allow(missing_docs, reason = "the words are explained with the setting")]
@@ -71,6 +73,7 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::default(),
     );
+    server::reserve_setting_names(c"pg_idem");
 }
 
 fn milliseconds(setting: &GucSetting<i32>) -> Duration {

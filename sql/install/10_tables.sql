@@ -49,6 +49,7 @@ CREATE TABLE idem_action (
 ) USING heap WITH (fillfactor = 40);
 -- The only other index, on a column written at INSERT only: an index on anything that changes ends HOT updates.
 CREATE INDEX idem_action_visit_at ON idem_action (visit_at);
+COMMENT ON INDEX idem_action_pkey IS 'Identity of an action; the one place where uniqueness rests.';
 COMMENT ON TABLE idem_action IS 'The ledger: one row for each action. Written by the functions only; read it through the view idem_actions.';
 COMMENT ON COLUMN idem_action.visit_at IS 'When the sweep comes by for the first time; never changes. The sweep''s cursors follow it.';
 COMMENT ON COLUMN idem_action.fence IS 'Rises with every acquisition: the greater of last fence + 1 and the clock in microseconds.';
@@ -70,6 +71,7 @@ CREATE TABLE idem_open (
 ) USING heap WITH (fillfactor = 70);
 CREATE INDEX idem_open_visit_at ON idem_open (visit_at);
 CREATE INDEX idem_open_queue ON idem_open (queue, due_at);
+COMMENT ON INDEX idem_open_pkey IS 'One place for each action.';
 COMMENT ON TABLE idem_open IS 'Actions off the hot path, by what they wait for. A hint: the ledger''s row decides.';
 COMMENT ON COLUMN idem_open.queue IS 'approval, execution, lease, reconciliation, review or expiry.';
 COMMENT ON COLUMN idem_open.visit_at IS 'When the sweep has to look at it; NULL when it need not.';
@@ -87,6 +89,7 @@ CREATE TABLE idem_attempt (
     ended_at    timestamptz NOT NULL,
     CONSTRAINT idem_attempt_pkey PRIMARY KEY (action_id, n)
 ) USING heap;
+COMMENT ON INDEX idem_attempt_pkey IS 'The order in which attempts ended.';
 COMMENT ON TABLE idem_attempt IS 'Attempts that did not end in a first-try commit, in the order in which they ended. Append-only.';
 COMMENT ON COLUMN idem_attempt.attempt IS 'Number of the attempt; of a reconciling attempt, the attempt it looked after.';
 COMMENT ON COLUMN idem_attempt.outcome IS 'committed, unknown, lapsed, superseded, retryable, failed, released, escalated, or what a reconciling attempt found.';
@@ -108,6 +111,7 @@ CREATE TABLE idem_event (
     candidates          jsonb,
     CONSTRAINT idem_event_pkey PRIMARY KEY (action_id, n)
 ) USING heap;
+COMMENT ON INDEX idem_event_pkey IS 'The order in which things happened.';
 COMMENT ON TABLE idem_event IS 'What happened to an action beyond a first-try commit, in order. Append-only.';
 COMMENT ON COLUMN idem_event.role IS 'The role that called the outermost function.';
 COMMENT ON COLUMN idem_event.session_role IS 'The role that logged in.';
@@ -139,16 +143,17 @@ CREATE TABLE idem_action_type (
     registered_by       text        NOT NULL,
     CONSTRAINT idem_action_type_pkey PRIMARY KEY (name, policy_version)
 ) USING heap;
+COMMENT ON INDEX idem_action_type_pkey IS 'The versions of a type, the one in force last.';
 COMMENT ON TABLE idem_action_type IS 'Policies of action types, one row for each version; the highest is in force. Lengths of time are in microseconds. Rows are never removed: an attempt keeps the policy it was granted under.';
 
 CREATE TABLE idem_installation (
-    epoch           integer     NOT NULL,
-    made_at         timestamptz NOT NULL,
     installation_id uuid        NOT NULL,
-    CONSTRAINT idem_installation_pkey PRIMARY KEY (epoch, made_at)
+    made_at         timestamptz NOT NULL,
+    CONSTRAINT idem_installation_pkey PRIMARY KEY (installation_id)
 ) USING heap;
-COMMENT ON TABLE idem_installation IS 'The random identity that provider keys are derived from: the row of the highest epoch counts, of several the oldest, so that a restored one wins.';
-INSERT INTO idem_installation VALUES (0, pg_catalog.clock_timestamp(), pg_catalog.gen_random_uuid());
+COMMENT ON INDEX idem_installation_pkey IS 'The identity itself.';
+COMMENT ON TABLE idem_installation IS 'The random identity that provider keys are derived from. One row: loading another one, as a restore does, takes its place.';
+INSERT INTO idem_installation VALUES (pg_catalog.gen_random_uuid(), pg_catalog.clock_timestamp());
 
 CREATE TABLE idem_cursor (
     purpose     text        COLLATE "C" NOT NULL,
@@ -157,6 +162,7 @@ CREATE TABLE idem_cursor (
     horizon_xid bigint,
     CONSTRAINT idem_cursor_pkey PRIMARY KEY (purpose)
 ) USING heap WITH (fillfactor = 10);
+COMMENT ON INDEX idem_cursor_pkey IS 'One cursor for each purpose.';
 COMMENT ON TABLE idem_cursor IS 'How far the sweep has come along idem_action.visit_at, by purpose. Not dumped: it starts over after a restore.';
 INSERT INTO idem_cursor (purpose, visited_to)
 SELECT purpose, '-infinity' FROM pg_catalog.unnest(ARRAY['lease', 'settled', 'scrub', 'remove']) AS purpose;

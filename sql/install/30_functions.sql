@@ -129,3 +129,27 @@ CREATE TRIGGER idem_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON idem_atte
     FOR EACH STATEMENT EXECUTE FUNCTION idem_refuse_change();
 CREATE TRIGGER idem_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON idem_event
     FOR EACH STATEMENT EXECUTE FUNCTION idem_refuse_change();
+
+-- The library writes below the executor, so triggers fire for rows that are loaded: by a restore.
+
+CREATE FUNCTION idem_ledger_loaded() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE @extschema@.idem_cursor SET visited_to = '-infinity', horizon_at = NULL, horizon_xid = NULL;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION idem_ledger_loaded IS 'Trigger: rows that were loaded may lie behind the sweep''s cursors, so these start over.';
+CREATE TRIGGER idem_ledger_loaded AFTER INSERT ON idem_action
+    FOR EACH STATEMENT EXECUTE FUNCTION idem_ledger_loaded();
+
+CREATE FUNCTION idem_installation_loaded() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM @extschema@.idem_installation;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION idem_installation_loaded IS 'Trigger: an identity that was loaded takes the place of the one that was there.';
+CREATE TRIGGER idem_installation_loaded BEFORE INSERT ON idem_installation
+    FOR EACH ROW EXECUTE FUNCTION idem_installation_loaded();

@@ -1,20 +1,17 @@
 -- Action types.
 
-CREATE FUNCTION idem_microseconds(parameter text, value interval) RETURNS bigint
+CREATE FUNCTION idem_microseconds(parameter text, value interval, fallback interval) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    seconds numeric := extract(epoch FROM value);
+    seconds numeric := extract(epoch FROM coalesce(value, fallback));
 BEGIN
-    IF value IS NULL THEN
-        RAISE EXCEPTION '% must not be null', parameter USING ERRCODE = '22004';
-    END IF;
     IF seconds < 0 OR seconds > 315576000 THEN
         RAISE EXCEPTION '% must lie between zero and ten years', parameter USING ERRCODE = '22023';
     END IF;
     RETURN round(seconds * 1000000)::bigint;
 END
 $$;
-COMMENT ON FUNCTION idem_microseconds IS 'A length of time as the tables keep it. Errors: 22004, 22023.';
+COMMENT ON FUNCTION idem_microseconds IS 'A length of time as the tables keep it; the fallback where it is NULL. Errors: 22023.';
 
 CREATE FUNCTION idem_register_action_type(
     name text, class text, effect text = 'external', lease interval = '60 s', max_lease interval = '1 h',
@@ -34,35 +31,38 @@ BEGIN
     IF length($1) NOT BETWEEN 1 AND 100 THEN
         RAISE EXCEPTION 'name has % characters; it must have 1 to 100', length($1) USING ERRCODE = '22023';
     END IF;
+    IF $1 ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'name holds control characters' USING ERRCODE = '22023';
+    END IF;
     IF $2 NOT IN ('read_only', 'idempotent_mutation', 'deduplicated_creation', 'reversible', 'irreversible') THEN
         RAISE EXCEPTION 'class is not one of the known words' USING ERRCODE = '22023',
             HINT = 'Use read_only, idempotent_mutation, deduplicated_creation, reversible or irreversible.';
     END IF;
-    IF coalesce($3 NOT IN ('local', 'external'), true) THEN
+    IF $3 NOT IN ('local', 'external') THEN
         RAISE EXCEPTION 'effect must be local or external' USING ERRCODE = '22023';
     END IF;
-    IF coalesce(max_attempts < 1, true) OR coalesce(probes_required < 1, true) THEN
+    IF max_attempts < 1 OR probes_required < 1 THEN
         RAISE EXCEPTION 'max_attempts and probes_required must be at least 1' USING ERRCODE = '22023';
     END IF;
     new.name := $1;
     new.class := $2;
-    new.effect := $3;
-    new.lease := @extschema@.idem_microseconds('lease', lease);
-    new.max_lease := @extschema@.idem_microseconds('max_lease', max_lease);
-    new.ttl := @extschema@.idem_microseconds('ttl', ttl);
-    new.tombstone_ttl := @extschema@.idem_microseconds('tombstone_ttl', tombstone_ttl);
-    new.max_attempts := max_attempts;
-    new.backoff_base := @extschema@.idem_microseconds('backoff_base', backoff_base);
-    new.backoff_cap := @extschema@.idem_microseconds('backoff_cap', backoff_cap);
+    new.effect := coalesce($3, 'external');
+    new.lease := @extschema@.idem_microseconds('lease', lease, '60 s');
+    new.max_lease := @extschema@.idem_microseconds('max_lease', max_lease, '1 h');
+    new.ttl := @extschema@.idem_microseconds('ttl', ttl, '30 days');
+    new.tombstone_ttl := @extschema@.idem_microseconds('tombstone_ttl', tombstone_ttl, '90 days');
+    new.max_attempts := coalesce(max_attempts, 5);
+    new.backoff_base := @extschema@.idem_microseconds('backoff_base', backoff_base, '1 s');
+    new.backoff_cap := @extschema@.idem_microseconds('backoff_cap', backoff_cap, '5 min');
     new.requires_approval := false;
     new.approval_ttl := 3600000000;
     new.distinct_approver := 'role';
     new.marks_dispatch := false;
     new.provider_key_window := 0;
-    new.settle_delay := @extschema@.idem_microseconds('settle_delay', settle_delay);
-    new.probe_interval := @extschema@.idem_microseconds('probe_interval', probe_interval);
-    new.probes_required := probes_required;
-    new.resolve_deadline := @extschema@.idem_microseconds('resolve_deadline', resolve_deadline);
+    new.settle_delay := @extschema@.idem_microseconds('settle_delay', settle_delay, '60 s');
+    new.probe_interval := @extschema@.idem_microseconds('probe_interval', probe_interval, '60 s');
+    new.probes_required := coalesce(probes_required, 2);
+    new.resolve_deadline := @extschema@.idem_microseconds('resolve_deadline', resolve_deadline, '24 h');
     IF new.lease = 0 OR new.max_lease < new.lease THEN
         RAISE EXCEPTION 'lease must be greater than zero and not longer than max_lease' USING ERRCODE = '22023';
     END IF;

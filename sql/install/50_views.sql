@@ -32,7 +32,9 @@ COMMENT ON VIEW idem_attempts IS 'Attempts that did not end in a first-try commi
 
 CREATE VIEW idem_unresolved WITH (security_barrier) AS
 SELECT a.action_id, a.tenant, a.key, a.action_type, a.attempt,
-    pg_catalog.clock_timestamp() - coalesce(a.settle_from, a.lease_expires_at) AS age,
+    pg_catalog.clock_timestamp() - coalesce(
+        (SELECT pg_catalog.max(t.ended_at) FROM @extschema@.idem_attempt AS t
+            WHERE t.action_id = a.action_id AND NOT t.reconciling), a.created_at) AS age,
     a.deadline_at, a.due_at, a.reconcile_lease_expires_at, a.probes,
     coalesce(a.flags, 0) & 32 <> 0 AS positive_evidence,
     coalesce(a.flags, 0) & 64 <> 0 AS discrepancy,

@@ -13,7 +13,7 @@ BEGIN
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
             'PROCEDURE idem_sweep_all']
-        WHEN 'read' THEN ARRAY['TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
+        WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
             'TABLE idem_overdue']
     END;
 END
@@ -110,9 +110,11 @@ DECLARE
     routine regprocedure;
 BEGIN
     FOR routine IN
-        SELECT p.oid FROM pg_catalog.pg_proc AS p
-        WHERE p.pronamespace OPERATOR(pg_catalog.=) '@extschema@'::pg_catalog.regnamespace
-            AND p.proname OPERATOR(pg_catalog.~~) 'idem\_%'
+        SELECT d.objid FROM pg_catalog.pg_depend AS d
+        JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
+        WHERE d.deptype OPERATOR(pg_catalog.=) 'e' AND e.extname OPERATOR(pg_catalog.=) 'pg_idem'
+            AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass
+            AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass
     LOOP
         EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', routine);
     END LOOP;

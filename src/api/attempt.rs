@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use idem_rules::action::State;
+use idem_rules::action::{Action, State};
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::check_text;
 use idem_rules::policy::{Effect, Policy};
@@ -25,7 +25,7 @@ pub(super) struct Brought {
     pub report: Report,
 }
 
-/// Judges what `event` makes of an existing action, stores it, and returns the step.
+/// Judges what `event` makes of an existing action, stores it, and returns the step and the action after it.
 ///
 /// `event` gets the caller's standing; `check` can still refuse with the row and its policy in sight.
 pub(super) fn move_action<'a>(
@@ -34,7 +34,7 @@ pub(super) fn move_action<'a>(
     event: impl Fn(Caller) -> Event<'a>,
     check: impl Fn(&Entry, &Policy) -> Result<()>,
     brought: Brought,
-) -> Result<Step> {
+) -> Result<(Step, Action)> {
     loop {
         server::serve_interrupts();
         let ledger = Ledger::open(call)?;
@@ -44,11 +44,12 @@ pub(super) fn move_action<'a>(
         check(&entry, &judged.granted)?;
         let now = server::clock();
         let step = transition(Some(&entry.action), &event(caller), judged.policies(), now)?;
+        let after = step.next.clone().unwrap_or_else(|| entry.action.clone());
         if step.next.is_none() && step.events.is_empty() {
-            return Ok(step);
+            return Ok((step, after));
         }
-        match apply(call, &ledger, &entry, &step, brought.outcome, brought.report, now)? {
-            Changed::Done => return Ok(step),
+        match apply(call, &ledger, &entry, &step, kept(&entry, &step, brought), brought.report, now)? {
+            Changed::Done => return Ok((step, after)),
             // Whoever holds the row decides first; the next look sees what became of it.
             Changed::Busy => {
                 ledger.lock(&entry, true);
@@ -57,6 +58,12 @@ pub(super) fn move_action<'a>(
             Changed::Gone => {}
         }
     }
+}
+
+/// What of a call's content becomes the action's own: nothing of a report that does not move it.
+fn kept(entry: &Entry, step: &Step, brought: Brought) -> Outcome {
+    let reported = matches!(step.answer, Answer::Superseded | Answer::Discrepancy | Answer::Recorded);
+    if reported || entry.action.state.is_terminal() { Outcome::default() } else { brought.outcome }
 }
 
 fn standing(call: &Call, entry: &Entry, attempt_id: Uuid) -> Result<Caller> {
@@ -87,8 +94,10 @@ fn word(call: &Call, word: &'static str) -> Datum {
 
 /// The answer of an ending call in the words users see.
 pub(super) fn answered(call: &Call, action_id: Uuid, step: &Step) -> Datum {
-    if step.next.as_ref().is_some_and(|next| next.state != State::Started) {
-        session::ended(action_id);
+    match step.answer {
+        // A report takes permission away: no crash may bring it back.
+        Answer::Superseded | Answer::Discrepancy | Answer::Recorded => server::force_sync_commit(),
+        _ => session::ended(action_id),
     }
     word(
         call,
@@ -140,7 +149,7 @@ pub fn idem_commit(call: &Call) -> Result<Datum> {
     };
     let event =
         |caller| Event::Commit(Commit { caller, resource_id: resource_id.as_deref(), record_when_lost });
-    let step = move_action(call, ids, event, same_transaction, brought)?;
+    let (step, _) = move_action(call, ids, event, same_transaction, brought)?;
     Ok(answered(call, ids.0, &step))
 }
 
@@ -182,7 +191,7 @@ pub fn idem_mark_unknown(call: &Call) -> Result<Datum> {
         external_request_id: outcome.external_request_id,
         ..Report::default()
     };
-    let step = move_action(call, ids, Event::MarkUnknown, no_check, Brought { outcome, report })?;
+    let (step, _) = move_action(call, ids, Event::MarkUnknown, no_check, Brought { outcome, report })?;
     Ok(answered(call, ids.0, &step))
 }
 
@@ -205,7 +214,7 @@ pub fn idem_fail(call: &Call) -> Result<Datum> {
     let outcome = Outcome { error: call.stored(3), ..Outcome::default() };
     let event =
         |caller| Event::Fail(Fail { caller, proof, retryable, retry_after, new_provider_key, random });
-    let step = move_action(call, ids, event, no_check, Brought { outcome, ..Brought::default() })?;
+    let (step, _) = move_action(call, ids, event, no_check, Brought { outcome, ..Brought::default() })?;
     Ok(answered(call, ids.0, &step))
 }
 
@@ -214,7 +223,8 @@ pub fn idem_renew(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_renew()");
     let ids = ids(call)?;
     let lease = call.seconds(2)?;
-    let step = move_action(call, ids, |caller| Event::Renew(caller, lease), no_check, Brought::default())?;
+    let (step, _) =
+        move_action(call, ids, |caller| Event::Renew(caller, lease), no_check, Brought::default())?;
     match step.answer {
         Answer::Lease(until) => Ok(call.value(Value::Time(until))),
         _ => Err(Error::new(Code::Corrupted, "the rules gave no lease")),
@@ -225,6 +235,6 @@ pub fn idem_renew(call: &Call) -> Result<Datum> {
 pub fn idem_release(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_release()");
     let ids = ids(call)?;
-    let step = move_action(call, ids, Event::Release, no_check, Brought::default())?;
+    let (step, _) = move_action(call, ids, Event::Release, no_check, Brought::default())?;
     Ok(answered(call, ids.0, &step))
 }

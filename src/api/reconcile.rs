@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use idem_rules::action::State;
 use idem_rules::error::Result;
 use idem_rules::identity::check_text;
-use idem_rules::transition::{Answer, Event, Evidence, Finding, Resolve};
+use idem_rules::transition::{Event, Evidence, Finding, Resolve};
 use pgrx::pg_sys::Datum;
 
 use super::attempt::{Brought, answered, ids, move_action, stored_text};
@@ -29,7 +30,7 @@ pub fn idem_add_evidence(call: &Call) -> Result<Datum> {
         ..Report::default()
     };
     let event = |caller| Event::Evidence(Evidence { caller, finding, resource_id: resource_id.as_deref() });
-    let step = move_action(call, ids, event, |_, _| Ok(()), Brought { report, ..Brought::default() })?;
+    let (step, _) = move_action(call, ids, event, |_, _| Ok(()), Brought { report, ..Brought::default() })?;
     Ok(answered(call, ids.0, &step))
 }
 
@@ -68,12 +69,9 @@ pub fn idem_resolve(call: &Call) -> Result<Datum> {
         let resource_id = resource_id.as_deref();
         Event::Resolve(Resolve { caller, finding, resource_id, next_probe, random })
     };
-    let step = move_action(call, ids, event, |_, _| Ok(()), brought)?;
+    let (_, action) = move_action(call, ids, event, |_, _| Ok(()), brought)?;
     session::ended(ids.0);
-    let state = match step.answer {
-        Answer::State(state) => state.word(),
-        _ => "unknown",
-    };
-    let next_probe_at = step.next.as_ref().filter(|next| !next.flags.escalated).and_then(|next| next.due_at);
-    call.row([Value::Text(Cow::Borrowed(state)), Value::or_null(next_probe_at, Value::Time)])
+    let open = action.state == State::Unknown && !action.flags.escalated;
+    let next_probe_at = action.due_at.filter(|_| open);
+    call.row([Value::Text(Cow::Borrowed(action.state.word())), Value::or_null(next_probe_at, Value::Time)])
 }

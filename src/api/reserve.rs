@@ -136,6 +136,11 @@ impl<'a> Reserve<'a> {
         }
         let given = call.uuid(at::ATTEMPT_ID).map(check_attempt_id).transpose()?;
         let request = request_digest(call)?;
+        let can_reconcile = call.bool(at::CAN_RECONCILE).unwrap_or(false);
+        if can_reconcile && !call.may_execute(c"idem_resolve") {
+            return Err(Error::new(Code::NotAllowed, "can_reconcile needs the capability reconcile")
+                .hint("Have it granted with idem_grant(role, 'reconcile'), or leave can_reconcile out."));
+        }
         let current = policy::current(call, &action_type)?;
         if current.version == 0 && settings::require_action_type() {
             return Err(Error::new(Code::UndefinedObject, "the action type is not registered").hint(
@@ -152,7 +157,7 @@ impl<'a> Reserve<'a> {
             attempt_id_used: false,
             lease: call.seconds(at::LEASE)?,
             ttl: call.seconds(at::TTL)?,
-            can_reconcile: call.bool(at::CAN_RECONCILE).unwrap_or(false),
+            can_reconcile,
             carried: false,
             held: false,
         };
@@ -258,8 +263,14 @@ impl<'a> Reserve<'a> {
         server::assign_transaction_id();
         let now = server::clock();
         let step = transition(Some(&entry.action), &Event::Reserve(self.ask), policies, now)?;
+        let granted = matches!(step.answer, Answer::Decided(Decision::Execute, _));
+        let outcome = Outcome {
+            worker: self.texts.worker.filter(|_| granted),
+            request: self.texts.request.filter(|_| granted),
+            ..Outcome::default()
+        };
         let changed = match step.next {
-            Some(_) => apply(self.call, ledger, &entry, &step, Outcome::default(), Report::default(), now)?,
+            Some(_) => apply(self.call, ledger, &entry, &step, outcome, Report::default(), now)?,
             None => ledger.lock(&entry, false),
         };
         match changed {
@@ -294,6 +305,9 @@ impl<'a> Reserve<'a> {
     /// An attempt granted to this very transaction is not granted to it again.
     fn refuse_second_grant(&self, entry: &Entry) -> Result<()> {
         let action = &entry.action;
+        if action.fingerprint != self.ask.fingerprint {
+            return Ok(());
+        }
         let owner = match action.state {
             State::Started => action.attempt_id,
             State::Unknown if action.reconcile_lease_expires_at.is_some() => action.reconcile_id,
@@ -338,6 +352,7 @@ impl<'a> Reserve<'a> {
     ) -> Result<Datum> {
         let now = server::clock();
         let action = action.filter(|_| decision != Decision::Conflict);
+        let response_state = entry.and_then(|entry| action.and(entry.response_state(now)));
         let entry = entry.filter(|_| action.is_some_and(|action| action.state_at(now) != State::Expired));
         let owner = action.filter(|_| decision.owns());
         let key_shown = owner.filter(|_| decision == Decision::Reconcile || !self.current.marks_dispatch);
@@ -365,9 +380,7 @@ impl<'a> Reserve<'a> {
             Value::or_null(lease, Value::Time),
             Value::or_null(wait, seconds),
             datum(replayed.and_then(Entry::response)),
-            Value::or_null(entry.and_then(|entry| entry.response_state(now)), |word| {
-                Value::Text(word.into())
-            }),
+            Value::or_null(response_state, |word| Value::Text(word.into())),
             Value::or_null(entry.and(action).and_then(|action| action.resource_id.as_deref()), |id| {
                 Value::Text(Cow::Borrowed(id))
             }),

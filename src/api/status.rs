@@ -43,9 +43,11 @@ fn shown(call: &Call, id: Uuid, entry: Option<Entry>) -> Result<Datum> {
         Value::or_null(state, |state| Value::Text(Cow::Borrowed(state.word()))),
         Value::or_null(action_type, |name| Value::Text(Cow::Owned(name))),
         Value::or_null(entry.as_ref(), |entry| Value::Int(entry.action.attempt)),
-        time(
-            action.filter(|action| action.state == State::Started).and_then(|action| action.lease_expires_at),
-        ),
+        time(action.and_then(|action| match action.state {
+            State::Started => action.lease_expires_at,
+            State::Unknown => action.reconcile_lease_expires_at,
+            _ => None,
+        })),
         time(action.and_then(|action| action.due_at)),
         time(action.and_then(|action| action.deadline_at)),
         Value::or_null(action, |action| Value::Bool(action.needs_review(now))),

@@ -57,6 +57,10 @@ pub fn idem_sweep(call: &Call) -> Result<Datum> {
     let began = server::clock();
     let running = server::oldest_running();
     let mut sweep = Sweep { call, began, running, left: max_rows as usize, swept: Swept::default() };
+    // One sweep at a time: two could wait for what the other has noted.
+    if Cursor::lock(call, "lease")?.is_none() {
+        return sweep.swept.row(call);
+    }
     // Dead attempts first: somebody may be waiting for them. The settled pass catches rows whose transaction
     // committed after the eager one had come by.
     sweep.follow("lease", 0, false)?;
@@ -64,8 +68,14 @@ pub fn idem_sweep(call: &Call) -> Result<Datum> {
     sweep.follow("settled", 0, true)?;
     sweep.follow("scrub", SCRUB_AFTER, true)?;
     sweep.follow("remove", REMOVE_AFTER, true)?;
-    let Swept { visited, unknown, scrubbed, removed } = sweep.swept;
-    call.row([visited, unknown, scrubbed, removed].map(|count| Value::Big(count as i64)))
+    sweep.swept.row(call)
+}
+
+impl Swept {
+    fn row(&self, call: &Call) -> Result<Datum> {
+        let counts = [self.visited, self.unknown, self.scrubbed, self.removed];
+        call.row(counts.map(|count| Value::Big(count as i64)))
+    }
 }
 
 struct Sweep<'a> {

@@ -116,6 +116,12 @@ impl Call {
         }
     }
 
+    /// True when the calling role may execute the extension's function `name`, which has one signature.
+    pub fn may_execute(&self, name: &'static CStr) -> bool {
+        let Ok(schema) = self.schema() else { return false };
+        super::version::may_execute(schema, name)
+    }
+
     /// A text argument as UTF-8. Errors: 22P05 in a database whose encoding says nothing about the bytes.
     pub fn text(&self, n: usize) -> Result<Option<Cow<'_, str>>> {
         self.datum(n).map(|datum| values::utf8(bytes_of(datum), self.name(n))).transpose()
@@ -145,6 +151,10 @@ impl Call {
     pub fn texts(&self, n: usize) -> Result<Vec<Option<String>>> {
         let Some(datum) = self.datum(n) else { return Ok(Vec::new()) };
         values::elements(datum)
+            .ok_or_else(|| {
+                let message = format!("{} must be an array of one dimension", self.name(n));
+                Error::new(Code::InvalidParameter, message)
+            })?
             .into_iter()
             .map(|element| {
                 element

@@ -23,8 +23,9 @@ pub use raise::{log, warn};
 pub use scan::{Bound, Key};
 pub use table::{Changed, Row, Table, serialization};
 pub use values::{Values, text_datum};
+pub use version::reserve_setting_names;
 pub use xact::{
-    Tick, assign_transaction_id, clock, encoding, force_sync_commit, is_current_transaction, oldest_running,
-    on_transaction_end, outer_role_name, random_fraction, random_uuid, refuse_read_only, repeatable_read,
-    serve_interrupts, session_user_name, tick,
+    Tick, assign_transaction_id, clock, encoding, force_sync_commit, in_subtransaction,
+    is_current_transaction, oldest_running, on_transaction_end, outer_role_name, random_fraction,
+    random_uuid, refuse_read_only, repeatable_read, serve_interrupts, session_user_name, tick,
 };

@@ -155,15 +155,18 @@ pub(super) fn bytes_of<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     }
 }
 
-/// The elements of a text array.
-pub(super) fn elements(array: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
+/// The elements of a text array; `None` for one of several dimensions.
+pub(super) fn elements(array: pg_sys::Datum) -> Option<Vec<Option<pg_sys::Datum>>> {
     let mut datums: *mut pg_sys::Datum = std::ptr::null_mut();
     let mut nulls: *mut bool = std::ptr::null_mut();
     let mut count = 0;
     // SAFETY: the datum is a text array by the parameter's declared type; text is a varlena aligned to ints.
     // deconstruct_array returns `count` entries in both arrays.
     unsafe {
-        let array = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        if (*array).ndim > 1 {
+            return None;
+        }
         let align = b'i' as std::ffi::c_char;
         pg_sys::deconstruct_array(
             array,
@@ -175,7 +178,7 @@ pub(super) fn elements(array: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
             &mut nulls,
             &mut count,
         );
-        (0..count as usize).map(|n| (!*nulls.add(n)).then(|| *datums.add(n))).collect()
+        Some((0..count as usize).map(|n| (!*nulls.add(n)).then(|| *datums.add(n))).collect())
     }
 }
 

@@ -67,3 +67,47 @@ pub(super) unsafe fn heap_update(
         )
     }
 }
+
+/// True when the current role may execute the only function called `name` in `schema`.
+pub(super) fn may_execute(schema: pg_sys::Oid, name: &'static std::ffi::CStr) -> bool {
+    // SAFETY: builds a two-part name in PostgreSQL's memory and looks it up; any number of arguments matches.
+    unsafe {
+        let mut names = std::ptr::null_mut();
+        for part in [pg_sys::get_namespace_name(schema).cast_const(), name.as_ptr()] {
+            names = pg_sys::lappend(names, pg_sys::makeString(pg_sys::pstrdup(part)).cast());
+        }
+        let function = pg_sys::LookupFuncName(names, -1, std::ptr::null(), true);
+        function != pg_sys::InvalidOid && function_allows(function)
+    }
+}
+
+#[cfg(any(feature = "pg14", feature = "pg15"))]
+unsafe fn function_allows(function: pg_sys::Oid) -> bool {
+    // SAFETY: looks an existing function's privileges up.
+    unsafe {
+        let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
+        pg_sys::pg_proc_aclcheck(function, pg_sys::GetUserId(), mode) == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+#[cfg(not(any(feature = "pg14", feature = "pg15")))]
+unsafe fn function_allows(function: pg_sys::Oid) -> bool {
+    // SAFETY: looks an existing function's privileges up.
+    unsafe {
+        let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
+        let user = pg_sys::GetUserId();
+        pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, user, mode)
+            == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+/// Refuses settings of ours that do not exist, so that a misspelt one does not pass in silence.
+pub fn reserve_setting_names(prefix: &'static std::ffi::CStr) {
+    // SAFETY: the name is NUL-terminated; called once, from _PG_init, after the settings are defined.
+    unsafe {
+        #[cfg(feature = "pg14")]
+        pg_sys::EmitWarningsOnPlaceholders(prefix.as_ptr());
+        #[cfg(not(feature = "pg14"))]
+        pg_sys::MarkGUCPrefixReserved(prefix.as_ptr());
+    }
+}

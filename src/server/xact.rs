@@ -41,18 +41,24 @@ pub fn is_current_transaction(xid: u32) -> bool {
     unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(xid)) }
 }
 
-/// The oldest transaction that is still running, and the next to be given out, as 64-bit ids.
+/// The oldest transaction id that is still running, prepared ones included, and the next to be given out, as 64-bit
+/// ids. They are the same when nothing is running.
 pub fn oldest_running() -> (u64, u64) {
-    // SAFETY: the snapshot is the transaction's own static one and read before anything else can replace it.
+    // SAFETY: both look at shared memory under its locks. The next id is read first, so that an id given out between
+    // the two looks counts as running, or as not before it.
     unsafe {
-        let snapshot = pg_sys::GetLatestSnapshot();
         let next = pg_sys::ReadNextFullTransactionId().value;
-        let widen = |xid: pg_sys::TransactionId| {
-            // Ids in a snapshot lie within half the 32-bit circle below the next one.
-            next - u64::from((next as u32).wrapping_sub(xid.into_inner()))
-        };
-        (widen((*snapshot).xmin), widen((*snapshot).xmax))
+        let oldest = pg_sys::GetOldestActiveTransactionId().into_inner();
+        // The oldest one lies within half the 32-bit circle of the next one, on either side.
+        let ahead = oldest.wrapping_sub(next as u32) as i32;
+        (next.saturating_add_signed(i64::from(ahead)).min(next), next)
     }
+}
+
+/// True in a subtransaction: a savepoint, or a block with an exception handler.
+pub fn in_subtransaction() -> bool {
+    // SAFETY: looks at the backend's own transaction state.
+    unsafe { pg_sys::GetCurrentTransactionNestLevel() > 1 }
 }
 
 /// Makes this transaction's commit wait for its WAL whatever synchronous_commit says.

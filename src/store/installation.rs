@@ -1,14 +1,13 @@
 //! The installation's identity, which provider keys are derived from: `idem_installation`.
 //!
-//! It travels with a dump: the row of the highest epoch counts, and of several the oldest, so that a restored row
-//! outranks the one its new database was born with. A copy that must not speak for the original adds an epoch.
+//! It is one row and travels with a dump: loading a row takes the place of the one that was there.
 
 use std::cell::Cell;
 
 use idem_rules::error::{Code, Error, Result};
 use uuid::Uuid;
 
-use crate::server::{self, Bound, Call, Column, Key, Spec, Table, Type};
+use crate::server::{self, Call, Column, Spec, Table, Type};
 
 const SPEC: Spec = Spec {
     place: 5,
@@ -33,17 +32,14 @@ pub fn id(call: &Call) -> Result<Uuid> {
     }
     let table = Table::open(call, &SPEC)?;
     let generation = server::generation();
-    let id = read(&table).ok_or_else(|| Error::new(Code::Corrupted, "idem_installation is empty"))?;
+    let id = table
+        .find(0, &[])
+        .and_then(|row| row.values.uuid(0))
+        .ok_or_else(|| Error::new(Code::Corrupted, "idem_installation is empty"))?;
     if !server::repeatable_read() {
         CACHE.set((generation, id));
     }
     Ok(id)
-}
-
-fn read(table: &Table) -> Option<Uuid> {
-    let newest = table.find_last(0, &[])?;
-    let oldest = table.find(0, &[Key(1, Bound::Int(newest.values.count(0)))])?;
-    oldest.values.uuid(2)
 }
 
 /// Tells every session, at commit, to read the identity again.

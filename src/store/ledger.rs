@@ -162,6 +162,10 @@ pub struct Outcome {
     pub error: Option<Datum>,
     /// What went wrong, in words.
     pub reason: Option<Datum>,
+    /// Who carries out the attempt that begins.
+    pub worker: Option<Datum>,
+    /// The request, where it is to be kept from now on.
+    pub request: Option<Datum>,
 }
 
 impl Ledger {
@@ -202,7 +206,6 @@ impl Ledger {
         values.set_time(at::VISIT_AT, Some(action.visit_at));
         values.set_small(at::SCHEME, action.scheme);
         values.set_bytes(at::FINGERPRINT, Some(&action.fingerprint));
-        values.set_big(at::TTL, action.ttl);
         let columns = [
             (at::TENANT, texts.tenant),
             (at::KEY, texts.key),
@@ -229,11 +232,21 @@ impl Ledger {
         write_moving(&mut values, next);
         let too_large = if outcome.response_too_large { RESPONSE_TOO_LARGE } else { flags };
         values.set_count(at::FLAGS, next.flags.to_bits() | too_large);
+        // What went wrong belongs to the attempt that ends now, and goes with the next one's end.
+        if next.state != entry.action.state && next.state != State::Started {
+            values.set(at::ERROR, None);
+            values.set(at::REASON, None);
+        }
+        if next.attempt != entry.action.attempt {
+            values.set(at::WORKER, None);
+        }
         let columns = [
             (at::RESPONSE, outcome.response),
             (at::EXTERNAL_REQUEST_ID, outcome.external_request_id),
             (at::ERROR, outcome.error),
             (at::REASON, outcome.reason),
+            (at::WORKER, outcome.worker),
+            (at::REQUEST, outcome.request),
         ];
         for (column, datum) in columns {
             if datum.is_some() {
@@ -264,6 +277,7 @@ fn write_moving(values: &mut Values, action: &Action) {
     values.set_uuid(at::ATTEMPT_ID, action.attempt_id);
     values.set(at::ATTEMPT, Some(Datum::from(action.attempt)));
     values.set(at::POLICY_VERSION, Some(Datum::from(action.policy_version)));
+    values.set_big(at::TTL, action.ttl);
     values.set_count(at::GENERATION, action.generation);
     values.set_time(at::GENERATION_GRANTED_AT, action.generation_granted_at);
     values.set_time(at::DISPATCHED_AT, action.dispatched_at);

@@ -49,8 +49,8 @@ impl OpenActions {
 
     /// Gives the action the place `open`, or takes its place away. The caller holds the ledger's row.
     ///
-    /// Only a sweep writes here without holding the ledger's row, and it never waits for one, so waiting for the
-    /// sweep's transaction here cannot close a circle.
+    /// Only a sweep writes here without holding the ledger's row. There is one sweep at a time and it never waits for
+    /// a ledger row, so waiting for its transaction here cannot close a circle.
     pub fn set(
         &self,
         action_id: Uuid,

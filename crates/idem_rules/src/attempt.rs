@@ -30,9 +30,11 @@ pub(crate) fn commit(action: &Action, commit: &Commit, policies: Policies, now: 
             return Ok(Step::unchanged(Answer::AlreadyCommitted));
         }
     }
-    if commit.record_when_lost && standing != Standing::Stranger {
+    if commit.record_when_lost && standing != Standing::Stranger && action.state != State::Expired {
         return Ok(evidence_kept(action, true, commit.resource_id, Answer::Superseded));
     }
+    // A living reconciler has taken over: the attempt is no longer the current one.
+    let standing = if action.reconciler_alive(now) && known { Standing::Earlier } else { standing };
     Err(refused(action, standing, "committed"))
 }
 

@@ -14,6 +14,10 @@ pub(crate) fn evidence(action: &Action, evidence: &Evidence) -> Result<Step> {
     if evidence.caller.standing(action) == Standing::Stranger {
         return Err(refused(action, Standing::Stranger, "given evidence for"));
     }
+    // A tombstone has been emptied for good.
+    if action.state == State::Expired {
+        return Err(refused(action, Standing::Current, "given evidence for"));
+    }
     Ok(evidence_kept(action, evidence.finding.is_positive(), evidence.resource_id, Answer::Recorded))
 }
 

@@ -113,6 +113,7 @@ fn started(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Tim
     let (lapsed, ended) = lapse(action, policies, now);
     let mut step = unknown(&lapsed, ask, lease, policies, now)?;
     step.ended.splice(0..0, ended);
+    step.events.insert(0, "lapsed");
     step.next.get_or_insert(lapsed);
     Ok(step)
 }

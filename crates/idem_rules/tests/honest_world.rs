@@ -57,7 +57,8 @@ struct World {
     now: Time,
     tokens: u128,
     processes: Vec<Process>,
-    reconcilers: Vec<Uuid>,
+    /// Each with the report that it made last.
+    reconcilers: Vec<(Uuid, Option<Finding>)>,
     /// When each effect can be seen.
     effects: Vec<Time>,
     /// What the provider remembers by key: since when, and what it answered.
@@ -99,7 +100,8 @@ impl World {
             self.tokens += 1;
             token(self.tokens)
         });
-        let used = known.contains(&attempt_id) || self.reconcilers.contains(&attempt_id);
+        let used =
+            known.contains(&attempt_id) || self.reconcilers.iter().any(|(token, _)| *token == attempt_id);
         let asked = Ask {
             attempt_id,
             attempt_id_used: used,
@@ -109,7 +111,7 @@ impl World {
         };
         let Some(Answer::Decided(decision, _)) = self.moves(&Event::Reserve(asked)) else { return };
         if decision == Decision::Reconcile {
-            self.reconcilers.push(attempt_id);
+            self.reconcilers.push((attempt_id, None));
         }
         if decision.is_granted() {
             let action = self.action.as_ref().unwrap();
@@ -193,7 +195,11 @@ impl World {
             _ if seen => Finding::Applied,
             _ => Finding::NotApplied,
         };
-        let who = Caller { attempt_id: self.reconcilers[n], earlier: false };
+        // The answer to a report may get lost, and then the same report comes again, however late.
+        let (attempt_id, last) = self.reconcilers[n];
+        let finding = last.filter(|_| happening.choice & 0x80 != 0).unwrap_or(finding);
+        self.reconcilers[n].1 = Some(finding);
+        let who = Caller { attempt_id, earlier: false };
         let resolve = Resolve { caller: who, finding, resource_id: None, next_probe: None, random: 0.0 };
         self.moves(&Event::Resolve(resolve));
     }
@@ -246,6 +252,8 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         Just(careful()),
         Just(windowed()),
         Just(short.clone()),
+        // Shorter than the lease of an attempt that needs no window.
+        Just(Policy { provider_key_window: 30 * SECOND, ..careful() }),
         Just(Policy { marks_dispatch: true, ..short }),
         Just(marking()),
         Just(approving()),

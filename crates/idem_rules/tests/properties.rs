@@ -56,6 +56,8 @@ struct Story {
     first_grant: Option<(i32, Time)>,
     /// Somebody said that it happened, and no person has decided since.
     reported: bool,
+    /// Until when a person's approval holds.
+    approved: Option<Time>,
     fence: i64,
 }
 
@@ -71,6 +73,7 @@ impl Story {
             outcomes: Vec::new(),
             first_grant: None,
             reported: false,
+            approved: None,
             fence: 0,
         }
     }
@@ -198,6 +201,8 @@ impl Story {
             let open = self.outcomes.iter().any(|outcome| outcome.dispatched);
             prop_assert!(!open || free || inside, "a second effect: {:?}", self.outcomes);
             prop_assert!(!self.reported, "repeated although somebody says that it happened");
+            let approved = self.approved.is_some_and(|until| self.now < until);
+            prop_assert!(approved || !current.requires_approval, "not approved");
             prop_assert!(!self.attempts.contains(&ask.attempt_id) && !ask.held && !ask.carried);
             prop_assert_eq!(after.attempt, before.map_or(0, |action| action.attempt) + 1);
             prop_assert!(after.fence > self.fence && after.fence >= self.now);
@@ -267,6 +272,7 @@ impl Story {
             (Event::Fail(Fail { caller: who, .. }), _) | (Event::Release(who), _) => {
                 self.outcomes.retain(|outcome| outcome.token != who.attempt_id);
             }
+            (Event::Approve(_), _) => self.approved = Some(self.now + current.approval_ttl),
             (Event::Resolve(_), Answer::State(State::Retryable | State::Failed)) => self.outcomes.clear(),
             (Event::Decide(_), _) => {
                 self.outcomes.clear();
@@ -281,6 +287,9 @@ impl Story {
         if positive && before.is_some_and(|action| !action.state.is_terminal()) {
             self.reported = true;
             self.outcomes.iter_mut().for_each(|outcome| outcome.dispatched |= granted.marks_dispatch);
+        }
+        if after.state == State::Proposed || after.state.is_terminal() {
+            self.approved = None;
         }
         if after.state == State::Rejected {
             // Nothing was dispatched, and nothing can be any more.

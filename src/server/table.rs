@@ -1,19 +1,26 @@
 //! Our tables: opening them, and changing one row with its index entries.
 
+use std::cell::Cell;
+
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
 
 use super::call::Call;
-use super::catalog::{self, MAX_INDEXES, Spec};
+use super::catalog::{self, Known, MAX_INDEXES, Spec};
 use super::values::Values;
 use super::version::heap_update;
 
-/// A table of ours, open with all its indexes. The locks stay until the transaction ends, as for any statement.
+/// A table of ours, open; its indexes are opened when they are used. The locks stay until the transaction ends, as
+/// for any statement.
 pub struct Table {
     relation: pg_sys::Relation,
-    indexes: [pg_sys::Relation; MAX_INDEXES],
+    known: Known,
+    indexes: [Cell<pg_sys::Relation>; MAX_INDEXES],
     count: usize,
 }
+
+/// The lock of any statement that writes.
+const LOCK: i32 = pg_sys::RowExclusiveLock as i32;
 
 /// One version of a row.
 pub struct Row {
@@ -62,18 +69,9 @@ impl Table {
     pub fn open(call: &Call, spec: &'static Spec) -> Result<Table> {
         let known = catalog::resolve(call, spec)?;
         // SAFETY: the ids were looked up under the invalidation callback; a dropped table raises here.
-        unsafe {
-            let lock = pg_sys::RowExclusiveLock as i32;
-            let mut table = Table {
-                relation: pg_sys::table_open(known.table, lock),
-                indexes: [std::ptr::null_mut(); MAX_INDEXES],
-                count: spec.indexes.len(),
-            };
-            for n in 0..table.count {
-                table.indexes[n] = pg_sys::index_open(known.indexes[n], lock);
-            }
-            Ok(table)
-        }
+        let relation = unsafe { pg_sys::table_open(known.table, LOCK) };
+        let indexes = [const { Cell::new(std::ptr::null_mut()) }; MAX_INDEXES];
+        Ok(Table { relation, known, indexes, count: spec.indexes.len() })
     }
 
     pub(super) fn relation(&self) -> pg_sys::Relation {
@@ -81,7 +79,11 @@ impl Table {
     }
 
     pub(super) fn index(&self, n: usize) -> pg_sys::Relation {
-        self.indexes[n]
+        if self.indexes[n].get().is_null() {
+            // SAFETY: as above; the table is open, and locked first.
+            self.indexes[n].set(unsafe { pg_sys::index_open(self.known.indexes[n], LOCK) });
+        }
+        self.indexes[n].get()
     }
 
     /// Tells every session, at commit, that what it cached from this table no longer holds.
@@ -155,7 +157,7 @@ impl Table {
         values: &Values,
         speculative: bool,
     ) -> bool {
-        let index = self.indexes[n];
+        let index = self.index(n);
         // SAFETY: our indexes are plain btrees on columns (no expression, no predicate), so the key values are the
         // columns' values; INDEX_MAX_KEYS bounds their number.
         unsafe {
@@ -281,8 +283,8 @@ impl Drop for Table {
         }
         // SAFETY: each is closed once; the locks stay.
         unsafe {
-            for index in &self.indexes[..self.count] {
-                pg_sys::index_close(*index, pg_sys::NoLock as i32);
+            for index in self.indexes.iter().map(Cell::get).filter(|index| !index.is_null()) {
+                pg_sys::index_close(index, pg_sys::NoLock as i32);
             }
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }

@@ -1,6 +1,6 @@
 //! The session's surroundings: transaction, clock, randomness, encoding, waiting.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
 use std::time::Duration;
 
@@ -99,12 +99,31 @@ pub fn random_fraction() -> f64 {
     (u64::from_ne_bytes(random_bytes()) >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Bytes drawn from the server's random source at a time: asking it costs the same for one as for a thousand.
+const DRAWN: usize = 1024;
+
+thread_local! {
+    /// Random bytes, and how many of them are used up. A backend's own: the postmaster, which backends are copies of,
+    /// never draws any.
+    static POOL: RefCell<([u8; DRAWN], usize)> = const { RefCell::new(([0; DRAWN], DRAWN)) };
+}
+
 fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0u8; N];
-    // SAFETY: fills the array of the length given.
-    let done = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), N) };
-    assert!(done, "the server has no random source");
-    bytes
+    POOL.with_borrow_mut(|(pool, used)| {
+        if *used + N > DRAWN {
+            // SAFETY: fills the array of the length given.
+            let drawn = unsafe { pg_sys::pg_strong_random(pool.as_mut_ptr().cast(), DRAWN) };
+            assert!(drawn, "the server has no random source");
+            *used = 0;
+        }
+        let mut bytes = [0u8; N];
+        let taken = &mut pool[*used..*used + N];
+        bytes.copy_from_slice(taken);
+        // What was given out once does not stay in memory.
+        taken.fill(0);
+        *used += N;
+        bytes
+    })
 }
 
 /// True in a database whose texts are UTF-8.

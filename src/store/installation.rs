@@ -12,11 +12,7 @@ use crate::server::{self, Call, Column, Spec, Table, Type};
 const SPEC: Spec = Spec {
     place: 5,
     name: c"idem_installation",
-    columns: &[
-        Column("epoch", Type::Int),
-        Column("made_at", Type::Time),
-        Column("installation_id", Type::Uuid),
-    ],
+    columns: &[Column("installation_id", Type::Uuid), Column("made_at", Type::Time)],
     indexes: &[c"idem_installation_pkey"],
 };
 

@@ -68,9 +68,9 @@ def tokens(text):
 def same(shown, printed, names):
     """Whether an output is the one shown. `names` maps each random uuid shown to the one it stands for.
 
-    Equal are: uuids of one version (version 8, which is computed, only if it is the same), as long as each stands for
-    one and the same other; any two timestamps; any two fences; numbers of seconds with a fraction that are less than 2 apart; lines
-    under headings of any length.
+    Equal are: random uuids, as long as each stands for one and the same other (one that is computed, of version 8, is
+    compared as it is); any two timestamps; any two fences; numbers of seconds with a fraction that are less than 2
+    apart; lines under headings, of any length.
     """
     shown, printed = tokens(shown), tokens(printed)
     if len(shown) != len(printed):

@@ -10,7 +10,7 @@ CREATE FUNCTION idem_reserve(
     policy_version integer = NULL, store_request boolean = NULL
 ) RETURNS idem_reservation
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION idem_reserve IS 'Asks for an action. Grants it to one attempt at a time, replays what was done, or says why not. Write SELECT * FROM idem_reserve(...); COMMIT before an effect outside this database. Errors: 22004, 22023, 25006, 40001, 42704, 55000, ID008.';
+COMMENT ON FUNCTION idem_reserve IS 'Asks for an action. Grants it to one attempt at a time, replays what was done, or says why not. Write SELECT * FROM idem_reserve(...); COMMIT before an effect outside this database. Errors: 22004, 22023, 25006, 40001, 42501, 42704, 55000, ID008.';
 
 CREATE FUNCTION idem_commit(
     action_id uuid, attempt_id uuid, response jsonb = NULL, resource_id text = NULL, external_request_id text = NULL,
@@ -46,7 +46,7 @@ CREATE FUNCTION idem_add_evidence(
     external_request_id text = NULL, note text = NULL
 ) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION idem_add_evidence IS 'Keeps what an attempt saw of the effect, also after it lost the action. Returns recorded or discrepancy. Errors: 22004, 22023, 25006, 40001, ID002, ID004.';
+COMMENT ON FUNCTION idem_add_evidence IS 'Keeps what an attempt saw of the effect, also after it lost the action. Returns recorded or discrepancy. Errors: 22004, 22023, 25006, 40001, ID002, ID003, ID004.';
 
 CREATE FUNCTION idem_resolve(
     action_id uuid, attempt_id uuid, finding text, response jsonb = NULL, resource_id text = NULL,

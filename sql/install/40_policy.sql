@@ -6,7 +6,8 @@ DECLARE
     seconds numeric := extract(epoch FROM coalesce(value, fallback));
 BEGIN
     IF seconds < 0 OR seconds > 315576000 THEN
-        RAISE EXCEPTION '% must lie between zero and ten years', parameter USING ERRCODE = '22023';
+        RAISE EXCEPTION '% must lie between zero and ten years', parameter USING ERRCODE = '22023',
+            HINT = 'Leave it out for the default.';
     END IF;
     RETURN round(seconds * 1000000)::bigint;
 END
@@ -26,23 +27,28 @@ DECLARE
     old @extschema@.idem_action_type;
 BEGIN
     IF $1 IS NULL OR $2 IS NULL THEN
-        RAISE EXCEPTION 'name and class must not be null' USING ERRCODE = '22004';
+        RAISE EXCEPTION 'name and class must not be null' USING ERRCODE = '22004',
+            HINT = 'Only the other parameters have defaults.';
     END IF;
     IF length($1) NOT BETWEEN 1 AND 100 THEN
-        RAISE EXCEPTION 'name has % characters; it must have 1 to 100', length($1) USING ERRCODE = '22023';
+        RAISE EXCEPTION 'name has % characters; it must have 1 to 100', length($1)
+            USING ERRCODE = '22023', HINT = 'Shorten it.';
     END IF;
     IF $1 ~ '[[:cntrl:]]' THEN
-        RAISE EXCEPTION 'name holds control characters' USING ERRCODE = '22023';
+        RAISE EXCEPTION 'name holds control characters' USING ERRCODE = '22023',
+            HINT = 'Use a plain word, like refund.create.';
     END IF;
     IF $2 NOT IN ('read_only', 'idempotent_mutation', 'deduplicated_creation', 'reversible', 'irreversible') THEN
         RAISE EXCEPTION 'class is not one of the known words' USING ERRCODE = '22023',
             HINT = 'Use read_only, idempotent_mutation, deduplicated_creation, reversible or irreversible.';
     END IF;
     IF $3 NOT IN ('local', 'external') THEN
-        RAISE EXCEPTION 'effect must be local or external' USING ERRCODE = '22023';
+        RAISE EXCEPTION 'effect must be local or external' USING ERRCODE = '22023',
+            HINT = 'local: in this database, in the transaction that reserved it. Everything else is external.';
     END IF;
     IF max_attempts < 1 OR probes_required < 1 THEN
-        RAISE EXCEPTION 'max_attempts and probes_required must be at least 1' USING ERRCODE = '22023';
+        RAISE EXCEPTION 'max_attempts and probes_required must be at least 1' USING ERRCODE = '22023',
+            HINT = 'Leave them out for 5 attempts and 2 probes.';
     END IF;
     new.name := $1;
     new.class := $2;
@@ -64,11 +70,12 @@ BEGIN
     new.probes_required := coalesce(probes_required, 2);
     new.resolve_deadline := @extschema@.idem_microseconds('resolve_deadline', resolve_deadline, '24 h');
     IF new.lease = 0 OR new.max_lease < new.lease THEN
-        RAISE EXCEPTION 'lease must be greater than zero and not longer than max_lease' USING ERRCODE = '22023';
+        RAISE EXCEPTION 'lease must be greater than zero and not longer than max_lease' USING ERRCODE = '22023',
+            HINT = 'Name both, or leave both out for 60 s and 1 h.';
     END IF;
     IF new.backoff_base = 0 OR new.backoff_cap < new.backoff_base THEN
         RAISE EXCEPTION 'backoff_base must be greater than zero and not longer than backoff_cap'
-            USING ERRCODE = '22023';
+            USING ERRCODE = '22023', HINT = 'Name both, or leave both out for 1 s and 5 min.';
     END IF;
     -- One registration of a name at a time, so that its versions follow one another.
     PERFORM pg_advisory_xact_lock(hashtextextended('pg_idem/action_type/' || $1, 0));

@@ -91,7 +91,8 @@ CREATE FUNCTION idem_check_capabilities(role regrole, capabilities text[]) RETUR
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF role IS NULL OR capabilities IS NULL OR array_position(capabilities, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'role and capabilities must not be null' USING ERRCODE = '22004';
+        RAISE EXCEPTION 'role and capabilities must not be null' USING ERRCODE = '22004',
+            HINT = 'Name a role and at least one of execute, reconcile, operate, read.';
     END IF;
     IF cardinality(capabilities) = 0 OR EXISTS (
         SELECT FROM unnest(capabilities) AS c WHERE @extschema@.idem_capability(c) IS NULL

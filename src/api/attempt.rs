@@ -128,7 +128,8 @@ pub fn idem_commit(call: &Call) -> Result<Datum> {
         None | Some("error") => false,
         Some("record") => true,
         Some(_) => {
-            return Err(Error::new(Code::InvalidParameter, "on_lost must be error or record"));
+            return Err(Error::new(Code::InvalidParameter, "on_lost must be error or record")
+                .hint("error raises when the action was lost; record keeps the result as evidence."));
         }
     };
     let too_large = response.is_some_and(|response| response.bytes.len() > settings::max_response_size());

@@ -48,10 +48,8 @@ pub fn idem_sweep(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_sweep()");
     let max_rows = call.int(0).unwrap_or(DEFAULT_ROWS);
     if max_rows < 1 {
-        return Err(Error::new(
-            Code::InvalidParameter,
-            format!("max_rows is {max_rows}; it must be at least 1"),
-        ));
+        let message = format!("max_rows is {max_rows}; it must be at least 1");
+        return Err(Error::new(Code::InvalidParameter, message).hint("Leave it out for batches of 1000."));
     }
     // Looked at before this transaction takes an id of its own, which would count as running.
     let began = server::clock();

@@ -110,7 +110,8 @@ impl Call {
         unsafe {
             let flinfo = (*self.fcinfo).flinfo;
             if flinfo.is_null() {
-                return Err(Error::new(Code::WrongState, "pg_idem functions must be called through SQL"));
+                return Err(Error::new(Code::WrongState, "pg_idem functions must be called through SQL")
+                    .hint("Call them with SELECT."));
             }
             Ok(pg_sys::get_func_namespace((*flinfo).fn_oid))
         }
@@ -134,7 +135,7 @@ impl Call {
 
     /// The refusal of NULL for parameter `n`.
     pub fn null(&self, n: usize) -> Error {
-        Error::new(Code::NullValue, format!("{} must not be null", self.name(n)))
+        Error::null(self.name(n))
     }
 
     /// An argument as passed, to be stored unread.
@@ -154,6 +155,7 @@ impl Call {
             .ok_or_else(|| {
                 let message = format!("{} must be an array of one dimension", self.name(n));
                 Error::new(Code::InvalidParameter, message)
+                    .hint("Pass the parts one by one, or as a plain list.")
             })?
             .into_iter()
             .map(|element| {
@@ -210,7 +212,8 @@ impl Call {
             return Err(Error::new(
                 Code::InvalidParameter,
                 format!("{} must be a number of seconds from 0 to ten years", self.name(n)),
-            ));
+            )
+            .hint("Pass seconds as double precision, or leave it out for the default."));
         }
         Ok(Some((seconds * 1e6).round() as Span))
     }

@@ -104,6 +104,12 @@ impl Error {
         Error { code, message: message.into(), detail: None, hint: None }
     }
 
+    /// The refusal of NULL for what has no default.
+    pub fn null(what: &str) -> Self {
+        Error::new(Code::NullValue, format!("{what} must not be null"))
+            .hint("Pass a value: NULL stands for a default elsewhere, but there is none here.")
+    }
+
     /// Adds the DETAIL line.
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());

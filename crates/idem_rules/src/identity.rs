@@ -46,13 +46,14 @@ pub fn provider_key(installation_id: Uuid, action_id: Uuid, generation: i32) -> 
 /// `InvalidParameter` without parts, `NullValue` if one of them is NULL.
 pub fn make_key(parts: &[Option<&str>]) -> Result<String> {
     if parts.is_empty() {
-        return Err(Error::new(Code::InvalidParameter, "a key needs at least one part"));
+        return Err(Error::new(Code::InvalidParameter, "a key needs at least one part")
+            .hint("Pass what names the action: its workflow, its type, its target."));
     }
     let mut hash = Sha256::new_with_prefix(KEY_DOMAIN);
     hash.update((parts.len() as u32).to_be_bytes());
     for (at, part) in parts.iter().enumerate() {
         let Some(part) = part else {
-            return Err(Error::new(Code::NullValue, format!("part {} of the key must not be null", at + 1)));
+            return Err(Error::null(&format!("part {} of the key", at + 1)));
         };
         update_part(&mut hash, part);
     }
@@ -85,11 +86,13 @@ pub fn check_key(key: Option<&str>) -> Result<&str> {
     if let Some(at) = key.chars().position(|c| c.is_control() || is_format(c)) {
         let message = "key must not have control or format characters";
         let detail = format!("Character {} of {} is one.", at + 1, key.chars().count());
-        return Err(Error::new(Code::InvalidParameter, message).detail(detail));
+        return Err(Error::new(Code::InvalidParameter, message).detail(detail).hint(MAKE_A_KEY));
     }
     if key.chars().all(char::is_whitespace) {
         let message = "key must not be white space alone";
-        return Err(Error::new(Code::InvalidParameter, message).detail(long(key.chars().count())));
+        return Err(Error::new(Code::InvalidParameter, message)
+            .detail(long(key.chars().count()))
+            .hint(MAKE_A_KEY));
     }
     Ok(key)
 }
@@ -135,7 +138,7 @@ pub fn check_attempt_id(id: Uuid) -> Result<Uuid> {
 
 fn between<'a>(name: &str, value: Option<&'a str>, least: usize, most: usize) -> Result<&'a str> {
     let Some(value) = value else {
-        return Err(Error::new(Code::NullValue, format!("{name} must not be null")));
+        return Err(Error::null(name));
     };
     // A character has at least one byte, which settles nearly all values without counting.
     let fits = value.len() >= least && (value.len() <= most || value.chars().count() <= most);
@@ -146,8 +149,11 @@ fn between<'a>(name: &str, value: Option<&'a str>, least: usize, most: usize) ->
         0 => format!("{name} must have at most {most} characters"),
         _ => format!("{name} must have {least} to {most} characters"),
     };
-    Err(Error::new(Code::InvalidParameter, message).detail(long(value.chars().count())))
+    let hint = if name == "key" { MAKE_A_KEY } else { "Shorten it; keep the whole text elsewhere." };
+    Err(Error::new(Code::InvalidParameter, message).detail(long(value.chars().count())).hint(hint))
 }
+
+const MAKE_A_KEY: &str = "Make the key with idem_key(part, ...) from the parts that name the action.";
 
 fn long(characters: usize) -> String {
     format!("It is {characters} characters long.")

@@ -1,6 +1,7 @@
 """Reserve and commit, against the same work by hand."""
 
-from harness import cluster, compare, head, rounds, show, say
+from fill import fill
+from harness import cluster, compare, head, rounds, show
 from scripts import apart, cycles, together
 
 # Pages of a new table are full of luck: the first rows go to one page after the other, and the index is one level.
@@ -10,7 +11,7 @@ WARM_ROWS = 200_000
 def run(options):
     for fsync, two, targets in ((True, "fsync on", 0.95), (False, "fsync off", 0.80)):
         with cluster(fsync=fsync) as server:
-            fill(server)
+            fill(server, WARM_ROWS)
             for size in (300, 1000):
                 head(f"cycle, two transactions, {two}, response {size} bytes")
                 figures = rounds(server, cycles(apart, "refund", size), options, seed=size)
@@ -26,23 +27,3 @@ def report(options, figures, what, target):
     compare(options, figures, "pg_idem", "PL/pgSQL functions", f"{what}, pg_idem / PL/pgSQL functions",
             target and 1.1)
 
-
-def fill(server):
-    """The same committed actions in all tables, so that none starts empty."""
-    with server.connect() as conn:
-        conn.execute("""
-            DO $$ DECLARE r record; BEGIN
-              FOR n IN 1..%d LOOP
-                SELECT * INTO r FROM idem_reserve(md5(n::text), '{"warm": true}', 'acme', 'entry');
-                PERFORM idem_commit(r.action_id, r.attempt_id, '{"warm": true}');
-                IF n %% 1000 = 0 THEN COMMIT; END IF;
-              END LOOP;
-            END $$""" % WARM_ROWS)
-        for table in ("ai_action_idempotency", "ai_action_functions"):
-            conn.execute(f"""
-                INSERT INTO {table} SELECT tenant, key, action_type, encode(fingerprint, 'hex'), 'committed', response,
-                    NULL, created_at, expires_at FROM idem_action""")
-            conn.execute(f"VACUUM ANALYZE {table}")
-        conn.execute("VACUUM ANALYZE idem_action")
-        conn.execute("CHECKPOINT")
-    say(f"   each table has {WARM_ROWS} rows")

@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,7 @@ def head(title):
 
 def check(options, what, value, met, form="{:.3f}"):
     """One target: printed where it is measured, and once more at the end."""
-    line = f"{'ok  ' if met else 'MISS'}  {what}: {form.format(value)}"
+    line = f"{'PASS' if met else 'MISS'}  {what}: {form.format(value)}"
     options.checks.append(line)
     say(f"   {line}")
 
@@ -87,8 +88,16 @@ class Variant:
     variables: dict = field(default_factory=dict)
 
 
+@dataclass
+class Run:
+    """What one run of pgbench came to."""
+
+    tps: float
+    cpu: float  # microseconds of the sessions' CPU time for each transaction
+
+
 def pgbench(server, variant, seed, seconds=None, transactions=None, clients=CLIENTS, extra=()):
-    """Runs one variant and returns its transactions per second."""
+    """Runs one variant."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql", dir=server.dir) as script:
         script.write(variant.script)
         script.flush()
@@ -97,17 +106,23 @@ def pgbench(server, variant, seed, seconds=None, transactions=None, clients=CLIE
                    "-j", str(min(THREADS, clients)), *length, f"--random-seed={seed}", "-f", script.name, *extra]
         for name, value in variant.variables.items():
             command += ["-D", f"{name}={value}"]
-        done = subprocess.run(command, env=server.env(), text=True, capture_output=True)
+        before = server_cpu(server)
+        # In a directory of its own, for the files of --log.
+        done = subprocess.run(command, env=server.env(), text=True, capture_output=True, cwd=server.dir)
     if done.returncode != 0:
         raise RuntimeError(f"pgbench, {variant.name}: {done.stderr}")
     failed = re.search(r"number of failed transactions: (\d+)", done.stdout)
     if failed and int(failed[1]):
         raise RuntimeError(f"pgbench, {variant.name}: {failed[0]}\n{done.stderr}")
-    return float(re.search(r"tps = ([\d.]+)", done.stdout)[1])
+    # The postmaster counts a session's time once it has ended, a moment after the client has gone.
+    time.sleep(0.1)
+    done_by = int(re.search(r"actually processed: (\d+)", done.stdout)[1])
+    cpu = (server_cpu(server) - before) / max(1, done_by) * 1e6
+    return Run(float(re.search(r"tps = ([\d.]+)", done.stdout)[1]), cpu)
 
 
-def rounds(server, variants, options, seed=1, before=None):
-    """Runs all variants in every round, in an order that changes, and returns the figures by name.
+def rounds(server, variants, options, seed=1, **given):
+    """Runs all variants in every round, in an order that changes, and returns the runs by name.
 
     The first, shorter round warms up and is dropped.
     """
@@ -116,12 +131,10 @@ def rounds(server, variants, options, seed=1, before=None):
         # One to the left each round: every variant comes first, last, and after every other, equally often.
         turn = number % len(variants)
         for variant in variants[turn:] + variants[:turn]:
-            if before:
-                before(variant)
             seconds = options.seconds if number else min(2, options.seconds)
-            tps = pgbench(server, variant, seed * 1000 + number, seconds)
+            run = pgbench(server, variant, seed * 1000 + number, seconds, **given)
             if number:
-                figures[variant.name].append(tps)
+                figures[variant.name].append(run)
     return figures
 
 
@@ -131,21 +144,25 @@ def quartiles(values):
     return tuple(statistics.quantiles(values, n=4, method="inclusive"))
 
 
-def ratios(figures, ours, other):
+def ratios(ours, other):
     """The quartiles of ours / other, round by round: what disturbed a round disturbed both."""
-    return quartiles([a / b for a, b in zip(figures[ours], figures[other])])
+    return quartiles([a / b for a, b in zip(ours, other)])
 
 
 def show(figures, unit="tps"):
-    for name, values in figures.items():
-        low, middle, high = quartiles(values)
+    for name, runs in figures.items():
+        low, middle, high = quartiles([run.tps for run in runs])
         say(f"   {name:<28} {middle:>9.0f} {unit}   quartiles {low:.0f} - {high:.0f}   "
-            f"raw {' '.join(f'{value:.0f}' for value in values)}")
+            f"raw {' '.join(f'{run.tps:.0f}' for run in runs)}   "
+            f"server CPU {statistics.median(run.cpu for run in runs):.1f} us each")
+    say(f"   load at the end {os.getloadavg()[0]:.1f}")
 
 
 def compare(options, figures, ours, other, what, target=None):
-    low, middle, high = ratios(figures, ours, other)
-    say(f"   {what}: median {middle:.3f}   quartiles {low:.3f} - {high:.3f}")
+    """The ratio of two variants' tps, and of the CPU time, which hardly moves with what else the machine does."""
+    low, middle, high = ratios([run.tps for run in figures[ours]], [run.tps for run in figures[other]])
+    _, cpu, _ = ratios([run.cpu for run in figures[other]], [run.cpu for run in figures[ours]])
+    say(f"   {what}: median {middle:.3f}   quartiles {low:.3f} - {high:.3f}   by server CPU {cpu:.3f}")
     if target is not None:
         check(options, f"{what} >= {target}", middle, middle >= target)
     return middle
@@ -157,8 +174,6 @@ def server_cpu(server):
     return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
-def cpu_per_transaction(server, variant, seed, transactions):
-    """Microseconds of the sessions' CPU time: hardly moved by what else runs on the machine, unlike tps."""
-    before = server_cpu(server)
-    pgbench(server, variant, seed, transactions=transactions // CLIENTS)
-    return (server_cpu(server) - before) / transactions * 1e6
+def on_cpu(conn):
+    """CPU seconds of the session so far, to the nanosecond."""
+    return int(Path(f"/proc/{conn.info.backend_pid}/schedstat").read_text().split()[0]) / 1e9

@@ -2,10 +2,10 @@
 
 import random
 
-from harness import check, cluster, head, pgbench, say
+from harness import CLIENTS, check, cluster, head, pgbench, say
 from scripts import apart, cycles, variables
 
-FILLFACTORS = (20, 25, 30, 35, 40, 45, 50)
+FILLFACTORS = (25, 30, 35, 40, 50)
 OUTSTANDING = 500
 ACTIONS = 30_000
 
@@ -45,7 +45,7 @@ def measure(server, fillfactor, work):
 
 
 def eight_clients(server):
-    pgbench(server, cycles(apart, "refund")[0], seed=5, transactions=ACTIONS // 8)
+    pgbench(server, cycles(apart, "refund")[0], seed=5, transactions=ACTIONS // CLIENTS)
 
 
 def outstanding(server, fifo=False):

@@ -3,6 +3,8 @@
 import re
 import subprocess
 
+from cycle import WARM_ROWS
+from fill import HAND, fill
 from harness import CLIENTS, check, cluster, head, pgbench, say
 from scripts import apart, cycles, together
 
@@ -10,9 +12,8 @@ ACTIONS = 20_000
 
 
 def run(options):
-    import cycle
     with cluster(fsync=False, wal_level="replica") as server:
-        cycle.fill(server)
+        fill(server, WARM_ROWS, ("idem_action", HAND))
         for join, type, what in ((apart, "refund", "two transactions"), (together, "entry", "one transaction")):
             for size in (300, 1000):
                 head(f"WAL an action, {what}, response {size} bytes")

@@ -51,7 +51,7 @@ macro_rules! sql_function {
 
 /// The functions by their names in SQL.
 mod functions {
-    use super::api::{attempt, fingerprint, identity, policy, reconcile, reserve, status, sweep};
+    use super::api::{attempt, decide, fingerprint, identity, policy, reconcile, reserve, status, sweep};
 
     sql_function!(
         idem_reserve,
@@ -125,6 +125,14 @@ mod functions {
             "next_probe_seconds"
         ]
     );
+    sql_function!(idem_escalate, pg_finfo_idem_escalate, decide::idem_escalate, ["action_id", "note"]);
+    sql_function!(
+        idem_decide,
+        pg_finfo_idem_decide,
+        decide::idem_decide,
+        ["action_id", "finding", "note", "response", "resource_id"]
+    );
+    sql_function!(idem_reopen, pg_finfo_idem_reopen, decide::idem_reopen, ["action_id", "note"]);
     sql_function!(idem_status, pg_finfo_idem_status, status::idem_status, ["key", "tenant"]);
     sql_function!(idem_status_by_id, pg_finfo_idem_status_by_id, status::idem_status_by_id, ["action_id"]);
     sql_function!(idem_action_id, pg_finfo_idem_action_id, identity::idem_action_id, ["key", "tenant"]);

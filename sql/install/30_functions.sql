@@ -56,6 +56,20 @@ CREATE FUNCTION idem_resolve(
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION idem_resolve IS 'A reconciling attempt says what it found: applied, partially_applied, not_applied, ambiguous or inconclusive. Errors: 22004, 22023, 25006, 40001, ID002, ID003, ID004.';
 
+CREATE FUNCTION idem_escalate(action_id uuid, note text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION idem_escalate IS 'Asks a person to look at an unknown action: reserve answers review from now on. Returns the state. Errors: 22004, 22023, 25006, 40001, ID003, ID004.';
+
+CREATE FUNCTION idem_decide(
+    action_id uuid, finding text, note text, response jsonb = NULL, resource_id text = NULL
+) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION idem_decide IS 'A person decides: applied, not_applied or retry, with a note. Closes every open question about the action. Returns the state. Errors: 22004, 22023, 25006, 40001, ID003, ID004.';
+
+CREATE FUNCTION idem_reopen(action_id uuid, note text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION idem_reopen IS 'A person gives a failed or rejected action another chance, with the full number of attempts. Returns the state. Errors: 22004, 22023, 25006, 40001, ID003, ID004, ID007.';
+
 CREATE FUNCTION idem_status(key text, tenant text = '') RETURNS idem_action_status
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION idem_status IS 'Shows where an action stands, by its name. Errors: 22004, 22023.';

@@ -23,6 +23,8 @@ use crate::store::ledger::{Entry, Ledger, Outcome};
 pub(super) struct Brought {
     pub outcome: Outcome,
     pub report: Report,
+    /// A person decides: this stands above what was stored before.
+    pub by_a_person: bool,
 }
 
 /// Judges what `event` makes of an existing action, stores it, and returns the step and the action after it.
@@ -63,7 +65,8 @@ pub(super) fn move_action<'a>(
 /// What of a call's content becomes the action's own: nothing of a report that does not move it.
 fn kept(entry: &Entry, step: &Step, brought: Brought) -> Outcome {
     let reported = matches!(step.answer, Answer::Superseded | Answer::Discrepancy | Answer::Recorded);
-    if reported || entry.action.state.is_terminal() { Outcome::default() } else { brought.outcome }
+    let ended = entry.action.state.is_terminal() && !brought.by_a_person;
+    if reported || ended { Outcome::default() } else { brought.outcome }
 }
 
 fn standing(call: &Call, entry: &Entry, attempt_id: Uuid) -> Result<Caller> {
@@ -86,6 +89,13 @@ fn no_check(_: &Entry, _: &Policy) -> Result<()> {
 pub(super) fn stored_text(call: &Call, n: usize) -> Result<Option<Datum>> {
     check_text(call.name(n), call.text(n)?.as_deref())?;
     Ok(call.stored(n))
+}
+
+/// A response argument as far as it is kept, and whether it was left out for its size.
+pub(super) fn response(call: &Call, n: usize) -> (Option<Datum>, bool) {
+    let response = call.jsonb(n);
+    let too_large = response.is_some_and(|response| response.bytes.len() > settings::max_response_size());
+    (response.filter(|_| !too_large).map(|response| response.datum), too_large)
 }
 
 fn word(call: &Call, word: &'static str) -> Datum {
@@ -120,7 +130,7 @@ pub(super) fn answered(call: &Call, action_id: Uuid, step: &Step) -> Datum {
 pub fn idem_commit(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_commit()");
     let ids = ids(call)?;
-    let response = call.jsonb(2);
+    let (kept, too_large) = response(call, 2);
     let resource_id = call.text(3)?;
     check_text(call.name(3), resource_id.as_deref())?;
     let external_request_id = stored_text(call, 4)?;
@@ -132,8 +142,6 @@ pub fn idem_commit(call: &Call) -> Result<Datum> {
                 .hint("error raises when the action was lost; record keeps the result as evidence."));
         }
     };
-    let too_large = response.is_some_and(|response| response.bytes.len() > settings::max_response_size());
-    let kept = response.filter(|_| !too_large).map(|response| response.datum);
     let brought = Brought {
         outcome: Outcome {
             response: kept,
@@ -147,6 +155,7 @@ pub fn idem_commit(call: &Call) -> Result<Datum> {
             response: kept,
             ..Report::default()
         },
+        ..Brought::default()
     };
     let event =
         |caller| Event::Commit(Commit { caller, resource_id: resource_id.as_deref(), record_when_lost });
@@ -192,7 +201,13 @@ pub fn idem_mark_unknown(call: &Call) -> Result<Datum> {
         external_request_id: outcome.external_request_id,
         ..Report::default()
     };
-    let (step, _) = move_action(call, ids, Event::MarkUnknown, no_check, Brought { outcome, report })?;
+    let (step, _) = move_action(
+        call,
+        ids,
+        Event::MarkUnknown,
+        no_check,
+        Brought { outcome, report, ..Brought::default() },
+    )?;
     Ok(answered(call, ids.0, &step))
 }
 

@@ -1,6 +1,7 @@
 //! Every function users call: arguments in, one rule asked, its answer stored and shown.
 
 pub mod attempt;
+pub mod decide;
 pub mod fingerprint;
 pub mod identity;
 pub mod policy;

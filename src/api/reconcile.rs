@@ -8,7 +8,7 @@ use idem_rules::identity::check_text;
 use idem_rules::transition::{Event, Evidence, Finding, Resolve};
 use pgrx::pg_sys::Datum;
 
-use super::attempt::{Brought, answered, ids, move_action, stored_text};
+use super::attempt::{Brought, answered, ids, move_action, response, stored_text};
 use crate::server::{self, Call, Value};
 use crate::session;
 use crate::store::history::Report;
@@ -26,7 +26,7 @@ pub fn idem_add_evidence(call: &Call) -> Result<Datum> {
         resource_id: call.stored(4),
         external_request_id: stored_text(call, 5)?,
         note: stored_text(call, 6)?,
-        response: call.stored(3),
+        response: response(call, 3).0,
         ..Report::default()
     };
     let event = |caller| Event::Evidence(Evidence { caller, finding, resource_id: resource_id.as_deref() });
@@ -44,10 +44,7 @@ pub fn idem_resolve(call: &Call) -> Result<Datum> {
     let external_request_id = stored_text(call, 5)?;
     let next_probe = call.seconds(8)?;
     let random = server::random_fraction();
-    let response = call.jsonb(3);
-    let too_large =
-        response.is_some_and(|response| response.bytes.len() > crate::settings::max_response_size());
-    let kept = response.filter(|_| !too_large).map(|response| response.datum);
+    let (kept, too_large) = response(call, 3);
     let brought = Brought {
         outcome: Outcome {
             response: kept.filter(|_| finding.is_positive()),
@@ -64,6 +61,7 @@ pub fn idem_resolve(call: &Call) -> Result<Datum> {
             candidates: call.stored(7),
             ..Report::default()
         },
+        ..Brought::default()
     };
     let event = |caller| {
         let resource_id = resource_id.as_deref();

@@ -230,13 +230,22 @@ impl Ledger {
         let mut values = entry.row.values.clone();
         let flags = values.count(at::FLAGS) & RESPONSE_TOO_LARGE;
         write_moving(&mut values, next);
-        let too_large = if outcome.response_too_large { RESPONSE_TOO_LARGE } else { flags };
-        values.set_count(at::FLAGS, next.flags.to_bits() | too_large);
         // What went wrong belongs to the attempt that ends now, and goes with the next one's end.
         if next.state != entry.action.state && next.state != State::Started {
             values.set(at::ERROR, None);
             values.set(at::REASON, None);
         }
+        // Whoever decided that it did not happen has also decided that this was not its answer.
+        let flags = match (entry.action.state, next.state) {
+            (State::Committed, State::Committed | State::Expired) => flags,
+            (State::Committed, _) => {
+                values.set(at::RESPONSE, None);
+                0
+            }
+            _ => flags,
+        };
+        let too_large = if outcome.response_too_large { RESPONSE_TOO_LARGE } else { flags };
+        values.set_count(at::FLAGS, next.flags.to_bits() | too_large);
         if next.attempt != entry.action.attempt {
             values.set(at::WORKER, None);
         }

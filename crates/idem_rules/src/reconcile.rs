@@ -185,6 +185,9 @@ pub(crate) fn decide(action: &Action, decide: &Decide, policies: Policies, now: 
     base.flags.discrepancy = false;
     base.flags.escalated = false;
     base.flags.positive_evidence = false;
+    if decide.verdict != Verdict::Applied {
+        base.resource_id = None;
+    }
     let next = match decide.verdict {
         Verdict::Applied => {
             let mut next = end(&base, State::Committed, policies.granted, now);

@@ -179,7 +179,7 @@ fn same_action(before: &Action, after: &Action, name: &str) {
 fn allowed(event: &str) -> Vec<State> {
     use State::*;
     match event {
-        "reserve" | "conflict" | "visit" | "withdraw" | "record" | "evidence" | "negative" => STATES.to_vec(),
+        "reserve" | "conflict" | "visit" | "withdraw" => STATES.to_vec(),
         "commit" | "commit other" => vec![Started, Unknown, Committed],
         "mark_unknown" => vec![Started, Unknown],
         "fail" | "not_sent" => vec![Started, Unknown, Retryable, Failed],

@@ -80,8 +80,9 @@ fn evidence_in_committed_contradicts_only_by_another_resource() {
         resource_id: Some("re_2"),
     });
     assert_eq!(step(&committed(&policy), &denied, &policy, T0 + LEASE).answer, Answer::Recorded);
-    let tombstone = step(&expired(&policy), &with(Some("re_2")), &policy, T0 + 60 * DAY);
-    assert_eq!(tombstone.answer, Answer::Recorded);
+    // A tombstone takes nothing in any more.
+    let event = with(Some("re_2"));
+    assert_eq!(refused(&expired(&policy), &event, &policy, T0 + 60 * DAY), Code::IllegalMove);
 }
 
 #[test]

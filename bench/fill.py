@@ -16,30 +16,26 @@ PRIME, FACTOR, STEP = 10_000_019, 6_180_347, 400_000_000_000
 HAND, FUNCTIONS = "ai_action_idempotency", "ai_action_functions"
 
 
-def key_of(n):
-    return str(n * FACTOR % PRIME * STEP)
-
-
 def picked(rows, first=1):
     """pgbench's lines that draw the key of one of the rows."""
     return (f"\\set n random({first}, {rows})\n"
             f"\\set key (:n * {FACTOR} % {PRIME}) * {STEP}\n")
 
 
-def fill(server, rows, tables=("idem_action", HAND, FUNCTIONS), days_old=0, response_size=300, rebuild=False):
+def fill(server, rows, tables=("idem_action", HAND, FUNCTIONS), days_old=0, rebuild=False, dbname="postgres"):
     """Makes `rows` committed actions, the last `days_old` days old, in each of the tables; empties them before.
 
     With `rebuild` the indexes are made afterwards, and under wal_level minimal nothing is logged.
     """
     assert rows < PRIME
-    with server.connect() as conn:
-        pattern(conn, response_size)
-    jobs = [threading.Thread(target=one_table, args=(server, table, rows, days_old, rebuild)) for table in tables]
+    with server.connect(dbname) as conn:
+        pattern(conn)
+    jobs = [threading.Thread(target=one_table, args=(server, dbname, table, rows, days_old, rebuild)) for table in tables]
     for job in jobs:
         job.start()
     for job in jobs:
         job.join()
-    with server.connect() as conn:
+    with server.connect(dbname) as conn:
         for table in tables:
             found = conn.execute(f"SELECT count(*), pg_table_size('{table}') FROM {table}").fetchone()
             assert found[0] == rows, (table, found)
@@ -47,9 +43,9 @@ def fill(server, rows, tables=("idem_action", HAND, FUNCTIONS), days_old=0, resp
         conn.execute("CHECKPOINT")
 
 
-def pattern(conn, response_size):
+def pattern(conn):
     """One action, carried out, and its rows put aside."""
-    given = variables(response_size)
+    given = variables(300)
     conn.execute("DROP TABLE IF EXISTS pattern, hand_pattern")
     action, attempt = conn.execute("SELECT action_id, attempt_id FROM idem_reserve('pattern', %s, 'acme', 'refund')",
                                    (given["request"],)).fetchone()
@@ -61,7 +57,7 @@ def pattern(conn, response_size):
         resource_id, created_at, expires_at FROM pattern""")
 
 
-def one_table(server, table, rows, days_old, rebuild):
+def one_table(server, dbname, table, rows, days_old, rebuild):
     # The rows came one after the other, a millisecond apart.
     age = f"(interval '{days_old} days' + ({rows} - n) * interval '1 ms')"
     key = f"((n::bigint * {FACTOR} % {PRIME}) * {STEP})::text"
@@ -73,7 +69,7 @@ def one_table(server, table, rows, days_old, rebuild):
     else:
         source = "hand_pattern"
         own = {"idempotency_key": key, **{name: f"{name} - {age}" for name in ("created_at", "expires_at")}}
-    with server.connect(autocommit=False) as conn:
+    with server.connect(dbname, autocommit=False) as conn:
         columns = [row[0] for row in conn.execute("""SELECT attname FROM pg_attribute
             WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum""", (table,))]
         remake = indexes(conn, table) if rebuild else []
@@ -92,7 +88,7 @@ def one_table(server, table, rows, days_old, rebuild):
         conn.commit()
     if not rebuild:
         # A look at every row by somebody who comes later sets its hint bits; making the indexes did that.
-        with server.connect() as conn:
+        with server.connect(dbname) as conn:
             conn.execute(f"VACUUM {table}")
 
 

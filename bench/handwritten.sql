@@ -1,5 +1,6 @@
 -- What a good engineer writes by hand: the seeds' table as it stands there, an index for the job that deletes old
--- rows, and room on each page for the UPDATE (measured: without it every second update leaves its page).
+-- rows. Full pages are the best for it with 8 clients: at most 7 % of its updates leave their page (with fillfactor 50
+-- none), and fewer pages are worth 5 to 6 % of a cycle's CPU time; 50, 60, 70 and 85 were measured too.
 CREATE TABLE ai_action_idempotency (
   tenant_id TEXT NOT NULL,
   idempotency_key TEXT NOT NULL,
@@ -11,12 +12,12 @@ CREATE TABLE ai_action_idempotency (
   created_at TIMESTAMPTZ NOT NULL,
   expires_at TIMESTAMPTZ NOT NULL,
   PRIMARY KEY (tenant_id, idempotency_key)
-) WITH (fillfactor = 50);
+);
 CREATE INDEX ON ai_action_idempotency (expires_at);
 
 -- The same as two functions that also hash the request and compare it, as a team with many callers would have them;
 -- on a table of their own, because all variants get the same keys.
-CREATE TABLE ai_action_functions (LIKE ai_action_idempotency INCLUDING INDEXES) WITH (fillfactor = 50);
+CREATE TABLE ai_action_functions (LIKE ai_action_idempotency INCLUDING INDEXES);
 CREATE FUNCTION hand_reserve(
   key text, request jsonb, tenant text, type text, OUT decision text, OUT response jsonb, OUT resource text
 ) LANGUAGE plpgsql AS $$

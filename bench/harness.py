@@ -56,12 +56,15 @@ def cluster(**settings):
     """A cluster with the extension and the hand-written table, nothing in either."""
     with Cluster(settings={**SETTINGS, **settings}) as server:
         with server.connect() as conn:
-            conn.execute("CREATE EXTENSION pg_idem")
-            # Planned once and kept, as by any client that prepares: the benchmark is not about the planner.
-            conn.execute(Path(__file__).with_name("handwritten.sql").read_text())
-            conn.execute("SELECT idem_register_action_type('refund', 'deduplicated_creation')")
-            conn.execute("SELECT idem_register_action_type('entry', 'idempotent_mutation', effect => 'local')")
+            install(conn)
         yield server
+
+
+def install(conn):
+    conn.execute("CREATE EXTENSION pg_idem")
+    conn.execute(Path(__file__).with_name("handwritten.sql").read_text())
+    conn.execute("SELECT idem_register_action_type('refund', 'deduplicated_creation')")
+    conn.execute("SELECT idem_register_action_type('entry', 'idempotent_mutation', effect => 'local')")
 
 
 def document(size, **members):
@@ -86,6 +89,7 @@ class Variant:
     name: str
     script: str
     variables: dict = field(default_factory=dict)
+    dbname: str = "postgres"
 
 
 @dataclass
@@ -108,7 +112,7 @@ def pgbench(server, variant, seed, seconds=None, transactions=None, clients=CLIE
             command += ["-D", f"{name}={value}"]
         before = server_cpu(server)
         # In a directory of its own, for the files of --log.
-        done = subprocess.run(command, env=server.env(), text=True, capture_output=True, cwd=server.dir)
+        done = subprocess.run(command, env=server.env(variant.dbname), text=True, capture_output=True, cwd=server.dir)
     if done.returncode != 0:
         raise RuntimeError(f"pgbench, {variant.name}: {done.stderr}")
     failed = re.search(r"number of failed transactions: (\d+)", done.stdout)

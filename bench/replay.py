@@ -11,7 +11,7 @@ REPLAY = "SELECT * FROM idem_reserve(:key, :request, 'acme', 'refund');\n"
 LEDGER = """SELECT false AS granted, 'replay' AS decision, action_id, NULL::uuid AS attempt_id, NULL::bigint AS fence,
  attempt, 'committed' AS state, NULL::timestamptz AS lease_expires_at, NULL::float8 AS retry_after_seconds, response,
  'stored' AS response_state, resource_id, external_request_id, error, NULL::uuid AS provider_key
- FROM {table} WHERE action_id = lpad(to_hex(:n::int), 32, '0')::uuid;
+ FROM idem_action WHERE action_id = lpad(to_hex(:n::int), 32, '0')::uuid;
 """
 # The same by hand: what a replay needs of the seeds' table, with as many columns.
 SEEDS = """SELECT false AS granted, 'replay' AS decision, idempotency_key, NULL::uuid AS attempt_id,
@@ -27,37 +27,32 @@ def run(options):
     writes(options)
 
 
-def small(options, rows=ROWS):
-    """Replays of few rows, all in memory. Returns the two ratios."""
+def small(options):
     with cluster(fsync=False) as server:
-        fill(server, rows, ("idem_action", HAND))
+        fill(server, ROWS, ("idem_action", HAND))
         with server.connect() as conn:
-            copy_ledger(conn, "idem_action")
-        head(f"replay, response 300 bytes, {rows:,} actions")
-        return measure(server, options, rows)
+            copy_ledger(conn, ROWS, ROWS)
+        head(f"replay, response 300 bytes, {ROWS:,} actions")
+        pick, given = picked(ROWS), variables(300)
+        same, seeds = "SELECT of the ledger's row", "SELECT from the seeds' table"
+        figures = rounds(server, [Variant("pg_idem", pick + REPLAY, given), Variant(same, pick + LEDGER, given),
+                                  Variant(seeds, pick + SEEDS, given)], options, seed=3)
+        show(figures)
+        compare(options, figures, "pg_idem", same, "replay / SELECT of the same row", 0.80)
+        compare(options, figures, "pg_idem", seeds, "replay / SELECT from the seeds' table")
 
 
-def copy_ledger(conn, into):
-    """Every row of the ledger once more, under an id that pgbench can write."""
+def copy_ledger(conn, rows, newest, vacuum=True):
+    """The newest of the ledger's rows once more, under ids that pgbench can write: the row's number."""
     columns = conn.execute("""
         SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
         WHERE attrelid = 'idem_action'::regclass AND attnum > 1 AND NOT attisdropped""").fetchone()[0]
     conn.execute(f"""
-        INSERT INTO {into} (action_id, {columns})
-        SELECT lpad(to_hex(row_number() OVER (ORDER BY visit_at)), 32, '0')::uuid, {columns} FROM idem_action""")
-    conn.execute(f"VACUUM ANALYZE {into}")
-
-
-def measure(server, options, rows, first=1, what="", table="idem_action", targets=True):
-    pick, given = picked(rows, first), variables(300)
-    variants = [Variant("pg_idem", pick + REPLAY, given),
-                Variant("SELECT of the ledger's row", pick + LEDGER.format(table=table), given),
-                Variant("SELECT from the seeds' table", pick + SEEDS, given)]
-    figures = rounds(server, variants, options, seed=3)
-    show(figures)
-    return (compare(options, figures, "pg_idem", variants[1].name, f"replay{what} / SELECT of the same row",
-                    0.80 if targets else None),
-            compare(options, figures, "pg_idem", variants[2].name, f"replay{what} / SELECT from the seeds' table"))
+        INSERT INTO idem_action (action_id, {columns})
+        SELECT lpad(to_hex({rows} + 1 - row_number() OVER (ORDER BY visit_at DESC)), 32, '0')::uuid, {columns}
+        FROM idem_action ORDER BY visit_at DESC LIMIT {newest}""")
+    if vacuum:
+        conn.execute("VACUUM ANALYZE idem_action")
 
 
 def writes(options):

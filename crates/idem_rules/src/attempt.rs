@@ -169,6 +169,22 @@ fn still_unknown(next: &Action, before: &Action, policies: Policies, now: Time) 
     Step::to(unknown, Answer::State(State::Unknown)).ended(ended(before, "failed")).event("unknown")
 }
 
+/// The moment that no renewal passes; `None` where only the type's `max_lease` counts.
+fn last_moment(action: &Action, policies: Policies) -> Option<Time> {
+    // An attempt that runs only because the provider still knows the key must end while it does.
+    if action.flags.open_before && action.flags.open_dispatched {
+        // No window any more (the type was changed) means no more time than the lease it has.
+        return window_end(action, policies).or(action.lease_expires_at);
+    }
+    // Who has to mark his dispatch can do so once, whoever else holds the token.
+    if policies.granted.marks_dispatch {
+        return None;
+    }
+    // While its lease lay inside the window, the attempt may have been resumed, which leaves no trace: there may be
+    // two who send, so none of them may send when the provider has forgotten the key.
+    window_end(action, Policies::same(policies.granted)).filter(|end| action.lease_expires_at <= Some(*end))
+}
+
 /// The attempt needs more time.
 pub(crate) fn renew(
     action: &Action,
@@ -183,10 +199,8 @@ pub(crate) fn renew(
     let mut until = now.saturating_add(lease);
     match (action.state, standing) {
         (State::Started, Standing::Current) => {
-            // An attempt that runs only because the provider still knows the key must end while it does.
-            if action.flags.open_before && action.flags.open_dispatched && !granted.class.repeats_freely() {
-                // No window any more (the type was changed) means no more time than the lease it has.
-                until = until.min(window_end(action, policies).unwrap_or(now));
+            if !granted.class.repeats_freely() {
+                until = until.min(last_moment(action, policies).unwrap_or(until));
             }
             let until = action.lease_expires_at.map_or(until, |present| present.max(until));
             let next = Action { lease_expires_at: Some(until), ..action.clone() };

@@ -210,6 +210,7 @@ fn started_over_otherwise_is_judged_as_unknown() {
             assert_eq!((row.settle_from, row.lease_expires_at), (Some(T0 + LEASE), None));
             assert_eq!(row.deadline_at, Some(T0 + LEASE + policy.resolve_deadline));
             assert_eq!((step.ended[0].attempt_id, step.ended[0].outcome), (token(1), "lapsed"));
+            assert_eq!(step.events[0], "lapsed");
         }
         // Found after a long time, it is past its deadline at once: time does not begin with the visit.
         let late = T0 + LEASE + policy.resolve_deadline;

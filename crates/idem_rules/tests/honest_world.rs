@@ -44,7 +44,6 @@ struct Process {
     lease_end: Time,
     generation: i32,
     dispatched: bool,
-    resumed: bool,
     /// It said that it will not send.
     done: bool,
     /// What the provider answered: true for the effect.
@@ -120,7 +119,6 @@ impl World {
                 lease_end: action.lease_expires_at.unwrap(),
                 generation: action.generation,
                 dispatched: false,
-                resumed: decision == Decision::Resume,
                 done: false,
                 answer: None,
             });
@@ -175,8 +173,7 @@ impl World {
             (9, _) => {
                 self.moves(&Event::MarkUnknown(who));
             }
-            // A resume leaves no trace, so a renewal cannot know that it is not the first process that sends.
-            (10, _) if !process.resumed || self.policy.marks_dispatch => {
+            (10, _) => {
                 if let Some(Answer::Lease(end)) = self.moves(&Event::Renew(who, None)) {
                     self.processes[n].lease_end = end;
                 }

@@ -70,7 +70,7 @@ fn unknown_under_a_reconcilers_lease_is_refused() {
     let action = probed(&policy, T0 + LEASE);
     let end = T0 + 2 * LEASE;
     for who in [caller(1), earlier(2)] {
-        assert!(transition(Some(&action), &commit(who), Policies::same(&policy), end - 1).is_err());
+        assert_eq!(refused(&action, &commit(who), &policy, end - 1), Code::LostAttempt);
         let step = step(&action, &commit(who), &policy, end);
         assert_eq!(step.answer, Answer::Committed);
         assert_eq!((step.ended[0].attempt_id, step.ended[0].outcome), (token(100), "superseded"));
@@ -149,8 +149,8 @@ fn ended_otherwise_cannot_be_committed() {
         );
     }
     let expired = expired(&policy);
-    assert_eq!(
-        refused(&expired, &commit(caller(1)), &policy, expired.expires_at.unwrap()),
-        Code::IllegalMove
-    );
+    let end = expired.expires_at.unwrap();
+    for event in [commit(caller(1)), record(caller(1))] {
+        assert_eq!(refused(&expired, &event, &policy, end), Code::IllegalMove);
+    }
 }

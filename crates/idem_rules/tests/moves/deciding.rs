@@ -64,6 +64,10 @@ fn decide_names_the_resource() {
         assert_eq!(row.resource_id.as_deref(), Some("re_2"));
         let row = moved(&action, &decide(Verdict::Applied), &careful(), T0 + LEASE);
         assert_eq!(row.resource_id.as_deref(), silent);
+        // What did not happen made nothing.
+        for verdict in [Verdict::NotApplied, Verdict::Retry] {
+            assert_eq!(moved(&action, &decide(verdict), &careful(), T0 + LEASE).resource_id, None);
+        }
     }
 }
 

@@ -39,9 +39,7 @@ fn renew_stays_inside_the_window_that_it_was_granted_for() {
     let policies = Policies { granted: &policy, current: &careful() };
     let step = transition(Some(&second), &renew(2, 3600 * SECOND), policies, T0 + LEASE).unwrap();
     assert_eq!(step.answer, Answer::Lease(T0 + 2 * LEASE));
-    // A first attempt needs no window, nor does one that follows a silent one, nor a harmless one.
-    let first = moved(&started(&policy), &renew(1, 3600 * SECOND), &policy, T0);
-    assert_eq!(first.lease_expires_at, Some(T0 + 3600 * SECOND));
+    // An attempt that follows a silent one needs no window, nor does a harmless one.
     let marking = Policy { marks_dispatch: true, ..windowed() };
     let silent = moved(&started(&marking), &Event::Reserve(ask(2)), &marking, T0 + LEASE);
     let row = moved(&silent, &renew(2, 3600 * SECOND), &marking, T0 + LEASE);
@@ -49,6 +47,29 @@ fn renew_stays_inside_the_window_that_it_was_granted_for() {
     let harmless = Policy { class: Class::ReadOnly, ..policy };
     let row = moved(&repeated(&harmless, T0 + LEASE), &renew(2, 3600 * SECOND), &harmless, T0 + LEASE);
     assert_eq!(row.lease_expires_at, Some(T0 + LEASE + 3600 * SECOND));
+}
+
+#[test]
+fn renew_stays_inside_the_window_in_which_the_attempt_may_have_been_resumed() {
+    // Two who hold one token (the message was delivered twice) may both send while the provider knows the key.
+    let policy = windowed();
+    let end = T0 + policy.provider_key_window;
+    let row = moved(&started(&policy), &renew(1, 3600 * SECOND), &policy, T0);
+    assert_eq!(row.lease_expires_at, Some(end));
+    let policies = Policies { granted: &policy, current: &careful() };
+    let step = transition(Some(&started(&policy)), &renew(1, 3600 * SECOND), policies, T0).unwrap();
+    assert_eq!(step.answer, Answer::Lease(end));
+    // A lease that was longer than the window from the start was never resumed, and is renewed as any other.
+    let exact = Policy { provider_key_window: LEASE, ..careful() };
+    let row = moved(&started(&exact), &renew(1, 3600 * SECOND), &exact, T0);
+    assert_eq!(row.lease_expires_at, Some(T0 + LEASE));
+    let narrow = Policy { provider_key_window: LEASE - 1, ..careful() };
+    let row = moved(&started(&narrow), &renew(1, 3600 * SECOND), &narrow, T0);
+    assert_eq!(row.lease_expires_at, Some(T0 + 3600 * SECOND));
+    // Who has to mark his dispatch can do so once, whoever else holds the token.
+    let marking = Policy { marks_dispatch: true, ..windowed() };
+    let row = moved(&started(&marking), &renew(1, 3600 * SECOND), &marking, T0);
+    assert_eq!(row.lease_expires_at, Some(T0 + 3600 * SECOND));
 }
 
 #[test]

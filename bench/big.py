@@ -25,7 +25,7 @@ def run(options):
         fill(server, WARM_ROWS, ("idem_action", HAND), dbname="small")
         for dbname, rows in (("postgres", options.rows), ("small", WARM_ROWS)):
             with server.connect(dbname) as conn:
-                copy_ledger(conn, rows, RECENT, vacuum=rows == WARM_ROWS)
+                copy_ledger(conn, rows, RECENT)
                 warm(conn)
         say(f"   filled in {monotonic() - began:.0f} s")
 

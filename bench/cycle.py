@@ -14,7 +14,8 @@ def run(options):
             fill(server, WARM_ROWS)
             for size in (300, 1000):
                 head(f"cycle, two transactions, {two}, response {size} bytes")
-                figures = rounds(server, cycles(apart, "refund", size), options, seed=size)
+                variants = cycles(apart, "refund", size)[:3 if size == 300 else 2]
+                figures = rounds(server, variants, options, seed=size)
                 report(options, figures, f"two transactions, {two}, {size} B", targets if size == 300 else None)
             head(f"cycle, one transaction, {two}, response 300 bytes")
             figures = rounds(server, cycles(together, "entry"), options, seed=2)
@@ -24,6 +25,6 @@ def run(options):
 def report(options, figures, what, target):
     show(figures, "cycles/s")
     compare(options, figures, "pg_idem", "hand-written SQL", f"{what}, pg_idem / hand-written SQL", target)
-    compare(options, figures, "pg_idem", "PL/pgSQL functions", f"{what}, pg_idem / PL/pgSQL functions",
-            target and 1.1)
+    if "PL/pgSQL functions" in figures:
+        compare(options, figures, "pg_idem", "PL/pgSQL functions", f"{what}, pg_idem / PL/pgSQL functions", 1.1)
 

@@ -11,6 +11,7 @@ mod server;
 mod session;
 mod settings;
 mod store;
+mod worker;
 
 #[allow(unsafe_code, reason = "the magic block is a C symbol")]
 mod magic {
@@ -23,6 +24,7 @@ mod magic {
 pub extern "C-unwind" fn _PG_init() {
     settings::define();
     session::watch_transactions();
+    worker::register();
 }
 
 /// Declares an SQL function: the C symbol that CREATE FUNCTION names, the record that tells its calling convention,

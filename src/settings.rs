@@ -1,5 +1,6 @@
 //! Settings. Those that change answers can be set by superusers only.
 
+use std::ffi::CString;
 use std::time::Duration;
 
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
@@ -23,6 +24,9 @@ static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static MAX_RESPONSE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1_024);
 static SAME_TRANSACTION: GucSetting<SameTransaction> =
     GucSetting::<SameTransaction>::new(SameTransaction::Warn);
+static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"*"));
+static NAPTIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1_000);
 static REQUIRE_ACTION_TYPE: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Makes the settings known to the server.
@@ -73,6 +77,34 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::default(),
     );
+    GucRegistry::define_string_guc(
+        c"pg_idem.databases",
+        c"Databases that the background worker visits: names with commas between them, or * for all.",
+        c"An empty list stops the visits; deadlines are judged when they are read in any case.",
+        &DATABASES,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_idem.naptime",
+        c"Time between two rounds of the background worker.",
+        c"A dead attempt shows as unknown after its lease, this time and one visit at the latest.",
+        &NAPTIME,
+        1,
+        86_400_000,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_idem.batch_size",
+        c"Rows that the background worker visits in one transaction.",
+        c"Smaller batches hold locks for a shorter time.",
+        &BATCH_SIZE,
+        1,
+        1_000_000,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
     server::reserve_setting_names(c"pg_idem");
 }
 
@@ -103,4 +135,20 @@ pub fn same_transaction() -> SameTransaction {
 /// `pg_idem.require_action_type`
 pub fn require_action_type() -> bool {
     REQUIRE_ACTION_TYPE.get()
+}
+
+/// `pg_idem.naptime`
+pub fn naptime() -> Duration {
+    milliseconds(&NAPTIME)
+}
+
+/// `pg_idem.batch_size`
+pub fn batch_size() -> i32 {
+    BATCH_SIZE.get()
+}
+
+/// True when `pg_idem.databases` names `database`, or all.
+pub fn covers(database: &str) -> bool {
+    let list = DATABASES.get().unwrap_or_default();
+    list.to_string_lossy().split(',').map(str::trim).any(|name| name == "*" || name == database)
 }

@@ -54,6 +54,8 @@ class Cluster:
         self._configure({
             "shared_preload_libraries": "pg_idem" if preload else "",
             "listen_addresses": "127.0.0.1",
+            # Tests sweep by hand, when they mean to; those of the worker name their databases.
+            **({"pg_idem.databases": ""} if preload else {}),
             "unix_socket_directories": self.dir,
             **(settings or {}),
         })

@@ -1,6 +1,6 @@
 -- Functions of the library. All of them work below the executor on the extension's own tables, so neither
 -- search_path nor row-level security nor a privilege of the caller has a say: EXECUTE is the one gate, and nothing is
--- granted to PUBLIC (60_grants.sql).
+-- granted to PUBLIC (80_grants.sql).
 
 CREATE FUNCTION idem_reserve(
     key text, request jsonb = NULL, tenant text = '', action_type text = 'default', actor text = NULL,

@@ -99,24 +99,24 @@ impl Sweep<'_> {
             false => cursor.visited_to,
         };
         let ledger = Ledger::open(self.call)?;
-        let mut batch: Vec<Entry> = Vec::new();
+        let mut batch: Vec<(Time, Result<Entry>)> = Vec::new();
         let most = self.left;
-        ledger.each_visit(from, up_to, |entry| {
+        ledger.each_visit(from, up_to, |visit_at, entry| {
             // Rows of the same microsecond belong together: the cursor cannot stop between them.
-            let last = batch.last().map(|last| last.action.visit_at);
-            let full = batch.len() >= most && last != Some(entry.action.visit_at);
+            let full = batch.len() >= most && batch.last().is_none_or(|(last, _)| *last != visit_at);
             if !full {
-                batch.push(entry);
+                batch.push((visit_at, entry));
             }
             Ok(!full)
         })?;
         let visited_to = match batch.last() {
-            Some(last) if batch.len() >= most => last.action.visit_at,
+            Some((last, _)) if batch.len() >= most => *last,
             _ => up_to.max(from),
         };
         self.left = self.left.saturating_sub(batch.len());
-        for entry in &batch {
-            self.visit_passing(&ledger, entry)?;
+        for (_, entry) in batch {
+            let passed = entry.and_then(|entry| self.visit_passing(&ledger, &entry));
+            self.unless_corrupted(passed)?;
         }
         cursor.advance(visited_to)
     }
@@ -131,14 +131,33 @@ impl Sweep<'_> {
         let due = open.to_visit(server::clock(), self.left)?;
         self.left = self.left.saturating_sub(due.len());
         for action_id in due {
-            match ledger.find(action_id)? {
-                Some(entry) => self.visit_open(&ledger, &open, entry)?,
-                None => {
+            let visited = match ledger.find(action_id) {
+                Ok(Some(entry)) => self.visit_open(&ledger, &open, entry),
+                Ok(None) => {
                     open.forget(action_id);
+                    Ok(())
                 }
-            }
+                Err(error) => Err(error),
+            };
+            self.unless_corrupted(visited)?;
         }
         Ok(())
+    }
+
+    /// A row that contradicts itself must not keep the sweep from all the others: it is left as it is, and said so.
+    fn unless_corrupted(&mut self, visited: Result<()>) -> Result<()> {
+        match visited {
+            Err(error) if error.code == Code::Corrupted => {
+                self.swept.visited += 1;
+                let line = Error::new(
+                    Code::Success,
+                    format!("pg_idem: a row was left out of a sweep: {}", error.message),
+                );
+                server::log(Error { detail: error.detail, hint: error.hint, ..line });
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Visits one row that has a place among the open actions, and mends the place if it was out of date.

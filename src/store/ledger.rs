@@ -189,12 +189,13 @@ impl Ledger {
         &self,
         after: Time,
         up_to: Time,
-        mut take: impl FnMut(Entry) -> Result<bool>,
+        mut take: impl FnMut(Time, Result<Entry>) -> Result<bool>,
     ) -> Result<()> {
         let keys = [Key(1, Bound::After(after)), Key(1, Bound::UpTo(up_to))];
         self.0.each(1, &keys, |row| {
             let action_id = row.values.uuid(at::ACTION_ID).unwrap_or_default();
-            take(Entry::read(row, action_id)?)
+            let visit_at = row.values.time(at::VISIT_AT).unwrap_or(Time::MIN);
+            take(visit_at, Entry::read(row, action_id))
         })
     }
 

@@ -14,7 +14,7 @@ BEGIN
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
             'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen']
         WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
-            'TABLE idem_overdue']
+            'TABLE idem_overdue', 'TABLE idem_worker_status']
     END;
 END
 $$;

@@ -1,0 +1,48 @@
+-- The background worker's side in a database. Not dumped: it tells of this server's worker only.
+
+CREATE TABLE idem_worker_visit (
+    last_visit_at timestamptz,
+    next_visit_at timestamptz,
+    visited       bigint NOT NULL,
+    unknown       bigint NOT NULL,
+    scrubbed      bigint NOT NULL,
+    removed       bigint NOT NULL,
+    last_error    text,
+    last_error_at timestamptz
+) USING heap WITH (fillfactor = 10);
+COMMENT ON TABLE idem_worker_visit IS 'What the background worker did in this database since the extension was made: one row.';
+INSERT INTO idem_worker_visit (visited, unknown, scrubbed, removed) VALUES (0, 0, 0, 0);
+REVOKE ALL ON TABLE idem_worker_visit FROM PUBLIC;
+
+CREATE VIEW idem_worker_status WITH (security_barrier) AS
+SELECT v.last_visit_at, v.next_visit_at, v.visited, v.unknown, v.scrubbed, v.removed, v.last_error, v.last_error_at,
+    pg_catalog.current_setting('shared_preload_libraries') OPERATOR(pg_catalog.~) '\mpg_idem\M' AS preloaded
+FROM @extschema@.idem_worker_visit AS v;
+COMMENT ON VIEW idem_worker_status IS 'The background worker in this database: when it came, when it comes again, what it did, and its last error. preloaded is false where there is no worker: schedule idem_sweep_all then.';
+
+CREATE FUNCTION idem_visit(max_rows integer, naptime double precision) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    swept @extschema@.idem_swept := ROW(0, 0, 0, 0);
+    failure text;
+BEGIN
+    BEGIN
+        swept := @extschema@.idem_sweep(max_rows);
+    EXCEPTION WHEN OTHERS THEN
+        failure := SQLSTATE || ': ' || SQLERRM;
+        RAISE LOG 'pg_idem worker: a batch of % failed: %', max_rows, failure;
+    END;
+    UPDATE @extschema@.idem_worker_visit AS v SET
+        last_visit_at = clock_timestamp(),
+        next_visit_at = clock_timestamp() + make_interval(secs => naptime),
+        visited = v.visited + swept.visited,
+        unknown = v.unknown + swept.unknown,
+        scrubbed = v.scrubbed + swept.scrubbed,
+        removed = v.removed + swept.removed,
+        last_error = coalesce(failure, v.last_error),
+        last_error_at = CASE WHEN failure IS NULL THEN v.last_error_at ELSE clock_timestamp() END;
+    RETURN CASE WHEN failure IS NULL THEN swept.visited ELSE -1 END;
+END
+$$;
+COMMENT ON FUNCTION idem_visit IS 'One batch of the background worker, written down. Returns the rows visited, -1 when the batch failed. For the worker only.';
+REVOKE ALL ON FUNCTION idem_visit FROM PUBLIC;

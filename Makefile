@@ -41,9 +41,8 @@ CARGO_FEATURES = --locked --no-default-features --features pg$(MAJOR)
 # pgrx's build asks this server for its headers.
 CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
 
-# CREATE EXTENSION runs the script with search_path at the extension's schema, so making objects there by their bare
-# names (PS017) is right. A procedure that commits cannot have a SET clause.
-PGSPOT = $(VENV)/bin/pgspot --ignore PS017 --proc-without-search-path 'idem_sweep_all()'
+# Every name in the script is qualified. A procedure that commits cannot have a SET clause; its body is qualified too.
+PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()'
 
 .PHONY: all install uninstall installcheck setup test demo lint bench mutants clean
 .DELETE_ON_ERROR:

@@ -1,7 +1,7 @@
 -- What is stored. The library reads and writes these tables below the executor and checks their columns against
 -- what it expects once a session, so a column changes here and in src/store together.
 
-CREATE TABLE idem_action (
+CREATE TABLE @extschema@.idem_action (
     action_id                  uuid        NOT NULL,
     created_at                 timestamptz NOT NULL,
     visit_at                   timestamptz NOT NULL,
@@ -50,19 +50,19 @@ CREATE TABLE idem_action (
 -- So much room that the commit's new version fits on the page even with 500 reservations outstanding: measured with
 -- requests of 200 bytes and responses of 300, 30 kept every update heap-only, 35 98.7 %, 40 92.3 % at worst.
 -- The only other index, on a column written at INSERT only: an index on anything that changes ends HOT updates.
-CREATE INDEX idem_action_visit_at ON idem_action (visit_at);
-COMMENT ON INDEX idem_action_pkey IS 'Identity of an action; the one place where uniqueness rests.';
-COMMENT ON TABLE idem_action IS 'The ledger: one row for each action. Written by the functions only; read it through the view idem_actions.';
-COMMENT ON COLUMN idem_action.visit_at IS 'When the sweep comes by for the first time; never changes. The sweep''s cursors follow it.';
-COMMENT ON COLUMN idem_action.fence IS 'Rises with every acquisition: the greater of last fence + 1 and the clock in microseconds.';
-COMMENT ON COLUMN idem_action.fingerprint IS 'Digest of what was asked for, in scope; compared under the scheme it was made with.';
-COMMENT ON COLUMN idem_action.ttl IS 'Retention in microseconds that a call asked for, where longer than the type''s.';
-COMMENT ON COLUMN idem_action.state IS 'p proposed, a approved, s started, u unknown, r retryable, c committed, f failed, j rejected, x expired.';
-COMMENT ON COLUMN idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation; 65536 response too large.';
-COMMENT ON COLUMN idem_action.forgiven IS 'Attempts that do not count against max_attempts; NULL is 0, as for the other counts.';
-COMMENT ON INDEX idem_action_visit_at IS 'The order in which the sweep visits the ledger.';
+CREATE INDEX idem_action_visit_at ON @extschema@.idem_action (visit_at);
+COMMENT ON INDEX @extschema@.idem_action_pkey IS 'Identity of an action; the one place where uniqueness rests.';
+COMMENT ON TABLE @extschema@.idem_action IS 'The ledger: one row for each action. Written by the functions only; read it through the view idem_actions.';
+COMMENT ON COLUMN @extschema@.idem_action.visit_at IS 'When the sweep comes by for the first time; never changes. The sweep''s cursors follow it.';
+COMMENT ON COLUMN @extschema@.idem_action.fence IS 'Rises with every acquisition: the greater of last fence + 1 and the clock in microseconds.';
+COMMENT ON COLUMN @extschema@.idem_action.fingerprint IS 'Digest of what was asked for, in scope; compared under the scheme it was made with.';
+COMMENT ON COLUMN @extschema@.idem_action.ttl IS 'Retention in microseconds that a call asked for, where longer than the type''s.';
+COMMENT ON COLUMN @extschema@.idem_action.state IS 'p proposed, a approved, s started, u unknown, r retryable, c committed, f failed, j rejected, x expired.';
+COMMENT ON COLUMN @extschema@.idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation; 65536 response too large.';
+COMMENT ON COLUMN @extschema@.idem_action.forgiven IS 'Attempts that do not count against max_attempts; NULL is 0, as for the other counts.';
+COMMENT ON INDEX @extschema@.idem_action_visit_at IS 'The order in which the sweep visits the ledger.';
 
-CREATE TABLE idem_open (
+CREATE TABLE @extschema@.idem_open (
     action_id   uuid        NOT NULL,
     queue       text        COLLATE "C" NOT NULL,
     due_at      timestamptz NOT NULL,
@@ -71,16 +71,16 @@ CREATE TABLE idem_open (
     action_type text        COLLATE "C" NOT NULL,
     CONSTRAINT idem_open_pkey PRIMARY KEY (action_id)
 ) USING heap WITH (fillfactor = 70);
-CREATE INDEX idem_open_visit_at ON idem_open (visit_at);
-CREATE INDEX idem_open_queue ON idem_open (queue, due_at);
-COMMENT ON INDEX idem_open_pkey IS 'One place for each action.';
-COMMENT ON TABLE idem_open IS 'Actions off the hot path, by what they wait for. A hint: the ledger''s row decides.';
-COMMENT ON COLUMN idem_open.queue IS 'approval, execution, lease, reconciliation, review or expiry.';
-COMMENT ON COLUMN idem_open.visit_at IS 'When the sweep has to look at it; NULL when it need not.';
-COMMENT ON INDEX idem_open_visit_at IS 'The order in which the sweep visits open actions.';
-COMMENT ON INDEX idem_open_queue IS 'The order in which each queue is served.';
+CREATE INDEX idem_open_visit_at ON @extschema@.idem_open (visit_at);
+CREATE INDEX idem_open_queue ON @extschema@.idem_open (queue, due_at);
+COMMENT ON INDEX @extschema@.idem_open_pkey IS 'One place for each action.';
+COMMENT ON TABLE @extschema@.idem_open IS 'Actions off the hot path, by what they wait for. A hint: the ledger''s row decides.';
+COMMENT ON COLUMN @extschema@.idem_open.queue IS 'approval, execution, lease, reconciliation, review or expiry.';
+COMMENT ON COLUMN @extschema@.idem_open.visit_at IS 'When the sweep has to look at it; NULL when it need not.';
+COMMENT ON INDEX @extschema@.idem_open_visit_at IS 'The order in which the sweep visits open actions.';
+COMMENT ON INDEX @extschema@.idem_open_queue IS 'The order in which each queue is served.';
 
-CREATE TABLE idem_attempt (
+CREATE TABLE @extschema@.idem_attempt (
     action_id   uuid        NOT NULL,
     n           integer     NOT NULL,
     attempt     integer     NOT NULL,
@@ -91,12 +91,12 @@ CREATE TABLE idem_attempt (
     ended_at    timestamptz NOT NULL,
     CONSTRAINT idem_attempt_pkey PRIMARY KEY (action_id, n)
 ) USING heap;
-COMMENT ON INDEX idem_attempt_pkey IS 'The order in which attempts ended.';
-COMMENT ON TABLE idem_attempt IS 'Attempts that did not end in a first-try commit, in the order in which they ended. Append-only.';
-COMMENT ON COLUMN idem_attempt.attempt IS 'Number of the attempt; of a reconciling attempt, the attempt it looked after.';
-COMMENT ON COLUMN idem_attempt.outcome IS 'committed, unknown, lapsed, superseded, retryable, failed, released, escalated, or what a reconciling attempt found.';
+COMMENT ON INDEX @extschema@.idem_attempt_pkey IS 'The order in which attempts ended.';
+COMMENT ON TABLE @extschema@.idem_attempt IS 'Attempts that did not end in a first-try commit, in the order in which they ended. Append-only.';
+COMMENT ON COLUMN @extschema@.idem_attempt.attempt IS 'Number of the attempt; of a reconciling attempt, the attempt it looked after.';
+COMMENT ON COLUMN @extschema@.idem_attempt.outcome IS 'committed, unknown, lapsed, superseded, retryable, failed, released, escalated, or what a reconciling attempt found.';
 
-CREATE TABLE idem_event (
+CREATE TABLE @extschema@.idem_event (
     action_id           uuid        NOT NULL,
     n                   integer     NOT NULL,
     at                  timestamptz NOT NULL,
@@ -113,12 +113,12 @@ CREATE TABLE idem_event (
     candidates          jsonb,
     CONSTRAINT idem_event_pkey PRIMARY KEY (action_id, n)
 ) USING heap;
-COMMENT ON INDEX idem_event_pkey IS 'The order in which things happened.';
-COMMENT ON TABLE idem_event IS 'What happened to an action beyond a first-try commit, in order. Append-only.';
-COMMENT ON COLUMN idem_event.role IS 'The role that called the outermost function.';
-COMMENT ON COLUMN idem_event.session_role IS 'The role that logged in.';
+COMMENT ON INDEX @extschema@.idem_event_pkey IS 'The order in which things happened.';
+COMMENT ON TABLE @extschema@.idem_event IS 'What happened to an action beyond a first-try commit, in order. Append-only.';
+COMMENT ON COLUMN @extschema@.idem_event.role IS 'The role that called the outermost function.';
+COMMENT ON COLUMN @extschema@.idem_event.session_role IS 'The role that logged in.';
 
-CREATE TABLE idem_action_type (
+CREATE TABLE @extschema@.idem_action_type (
     name                text        COLLATE "C" NOT NULL,
     policy_version      integer     NOT NULL,
     class               text        NOT NULL,
@@ -145,38 +145,38 @@ CREATE TABLE idem_action_type (
     registered_by       text        NOT NULL,
     CONSTRAINT idem_action_type_pkey PRIMARY KEY (name, policy_version)
 ) USING heap;
-COMMENT ON INDEX idem_action_type_pkey IS 'The versions of a type, the one in force last.';
-COMMENT ON TABLE idem_action_type IS 'Policies of action types, one row for each version; the highest is in force. Lengths of time are in microseconds. Rows are never removed: an attempt keeps the policy it was granted under.';
+COMMENT ON INDEX @extschema@.idem_action_type_pkey IS 'The versions of a type, the one in force last.';
+COMMENT ON TABLE @extschema@.idem_action_type IS 'Policies of action types, one row for each version; the highest is in force. Lengths of time are in microseconds. Rows are never removed: an attempt keeps the policy it was granted under.';
 
-CREATE TABLE idem_installation (
+CREATE TABLE @extschema@.idem_installation (
     installation_id uuid        NOT NULL,
     made_at         timestamptz NOT NULL,
     CONSTRAINT idem_installation_pkey PRIMARY KEY (installation_id)
 ) USING heap;
-COMMENT ON INDEX idem_installation_pkey IS 'The identity itself.';
-COMMENT ON TABLE idem_installation IS 'The random identity that provider keys are derived from. One row: loading another one, as a restore does, takes its place.';
-INSERT INTO idem_installation VALUES (pg_catalog.gen_random_uuid(), pg_catalog.clock_timestamp());
+COMMENT ON INDEX @extschema@.idem_installation_pkey IS 'The identity itself.';
+COMMENT ON TABLE @extschema@.idem_installation IS 'The random identity that provider keys are derived from. One row: loading another one, as a restore does, takes its place.';
+INSERT INTO @extschema@.idem_installation VALUES (pg_catalog.gen_random_uuid(), pg_catalog.clock_timestamp());
 
-CREATE TABLE idem_cursor (
+CREATE TABLE @extschema@.idem_cursor (
     purpose     text        COLLATE "C" NOT NULL,
     visited_to  timestamptz NOT NULL,
     horizon_at  timestamptz,
     horizon_xid bigint,
     CONSTRAINT idem_cursor_pkey PRIMARY KEY (purpose)
 ) USING heap WITH (fillfactor = 10);
-COMMENT ON INDEX idem_cursor_pkey IS 'One cursor for each purpose.';
-COMMENT ON TABLE idem_cursor IS 'How far the sweep has come along idem_action.visit_at, by purpose. Not dumped: it starts over after a restore.';
-INSERT INTO idem_cursor (purpose, visited_to)
+COMMENT ON INDEX @extschema@.idem_cursor_pkey IS 'One cursor for each purpose.';
+COMMENT ON TABLE @extschema@.idem_cursor IS 'How far the sweep has come along idem_action.visit_at, by purpose. Not dumped: it starts over after a restore.';
+INSERT INTO @extschema@.idem_cursor (purpose, visited_to)
 SELECT purpose, '-infinity' FROM pg_catalog.unnest(ARRAY['lease', 'settled', 'scrub', 'remove']) AS purpose;
 
 -- The tables hold tokens, requests and answers: nobody reads them but through functions and views.
-REVOKE ALL ON TABLE idem_action, idem_open, idem_attempt, idem_event, idem_action_type, idem_installation, idem_cursor
+REVOKE ALL ON TABLE @extschema@.idem_action, @extschema@.idem_open, @extschema@.idem_attempt, @extschema@.idem_event, @extschema@.idem_action_type, @extschema@.idem_installation, @extschema@.idem_cursor
     FROM PUBLIC;
 
 -- A logical backup without these rows would repeat side effects after a restore.
-SELECT pg_catalog.pg_extension_config_dump('idem_action', '');
-SELECT pg_catalog.pg_extension_config_dump('idem_open', '');
-SELECT pg_catalog.pg_extension_config_dump('idem_attempt', '');
-SELECT pg_catalog.pg_extension_config_dump('idem_event', '');
-SELECT pg_catalog.pg_extension_config_dump('idem_action_type', '');
-SELECT pg_catalog.pg_extension_config_dump('idem_installation', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_action', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_open', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_attempt', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_event', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_action_type', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_installation', '');

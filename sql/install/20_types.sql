@@ -1,7 +1,7 @@
 -- Result rows. Named types: the library looks their shape up once, and a function may return a column that is also
 -- called like one of its parameters.
 
-CREATE TYPE idem_reservation AS (
+CREATE TYPE @extschema@.idem_reservation AS (
     granted             boolean,
     decision            text,
     action_id           uuid,
@@ -18,9 +18,9 @@ CREATE TYPE idem_reservation AS (
     error               jsonb,
     provider_key        uuid
 );
-COMMENT ON TYPE idem_reservation IS 'What idem_reserve tells its caller. Anything but granted = true forbids the effect.';
+COMMENT ON TYPE @extschema@.idem_reservation IS 'What idem_reserve tells its caller. Anything but granted = true forbids the effect.';
 
-CREATE TYPE idem_action_status AS (
+CREATE TYPE @extschema@.idem_action_status AS (
     action_id           uuid,
     state               text,
     action_type         text,
@@ -40,18 +40,18 @@ CREATE TYPE idem_action_status AS (
     ended_at            timestamptz,
     expires_at          timestamptz
 );
-COMMENT ON TYPE idem_action_status IS 'What idem_status shows of one action. state is NULL when there is none.';
+COMMENT ON TYPE @extschema@.idem_action_status IS 'What idem_status shows of one action. state is NULL when there is none.';
 
-CREATE TYPE idem_resolution AS (
+CREATE TYPE @extschema@.idem_resolution AS (
     state         text,
     next_probe_at timestamptz
 );
-COMMENT ON TYPE idem_resolution IS 'What idem_resolve made of a finding, and when to look again.';
+COMMENT ON TYPE @extschema@.idem_resolution IS 'What idem_resolve made of a finding, and when to look again.';
 
-CREATE TYPE idem_swept AS (
+CREATE TYPE @extschema@.idem_swept AS (
     visited bigint,
     unknown bigint,
     scrubbed bigint,
     removed bigint
 );
-COMMENT ON TYPE idem_swept IS 'What one batch of idem_sweep did.';
+COMMENT ON TYPE @extschema@.idem_swept IS 'What one batch of idem_sweep did.';

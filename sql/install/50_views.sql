@@ -1,15 +1,14 @@
 -- Views: no payload, no attempt_id. security_barrier, so that a condition of the reader's runs after ours.
 
-CREATE FUNCTION idem_state_word(state "char") RETURNS text
+CREATE FUNCTION @extschema@.idem_state_word(state "char") RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE state
-        WHEN 'p' THEN 'proposed' WHEN 'a' THEN 'approved' WHEN 's' THEN 'started' WHEN 'u' THEN 'unknown'
-        WHEN 'r' THEN 'retryable' WHEN 'c' THEN 'committed' WHEN 'f' THEN 'failed' WHEN 'j' THEN 'rejected'
-        WHEN 'x' THEN 'expired' END
+    SELECT CASE WHEN state = 'p' THEN 'proposed' WHEN state = 'a' THEN 'approved' WHEN state = 's' THEN 'started'
+        WHEN state = 'u' THEN 'unknown' WHEN state = 'r' THEN 'retryable' WHEN state = 'c' THEN 'committed'
+        WHEN state = 'f' THEN 'failed' WHEN state = 'j' THEN 'rejected' WHEN state = 'x' THEN 'expired' END
 $$;
-COMMENT ON FUNCTION idem_state_word IS 'The word for a state''s letter in the ledger.';
+COMMENT ON FUNCTION @extschema@.idem_state_word IS 'The word for a state''s letter in the ledger.';
 
-CREATE VIEW idem_actions WITH (security_barrier) AS
+CREATE VIEW @extschema@.idem_actions WITH (security_barrier) AS
 SELECT a.action_id, a.tenant, a.key, a.action_type, a.actor, a.target,
     CASE WHEN a.state IN ('c', 'f', 'j') AND a.expires_at <= pg_catalog.clock_timestamp() THEN 'expired'
         ELSE @extschema@.idem_state_word(a.state) END AS state,
@@ -23,14 +22,14 @@ SELECT a.action_id, a.tenant, a.key, a.action_type, a.actor, a.target,
     a.worker, a.workflow_id, a.session_id, a.payload_version, a.policy_version,
     a.created_at, a.ended_at, a.expires_at
 FROM @extschema@.idem_action AS a;
-COMMENT ON VIEW idem_actions IS 'The ledger as people read it.';
+COMMENT ON VIEW @extschema@.idem_actions IS 'The ledger as people read it.';
 
-CREATE VIEW idem_attempts WITH (security_barrier) AS
+CREATE VIEW @extschema@.idem_attempts WITH (security_barrier) AS
 SELECT t.action_id, t.n, t.attempt, t.fence, t.reconciling, t.outcome, t.ended_at
 FROM @extschema@.idem_attempt AS t;
-COMMENT ON VIEW idem_attempts IS 'Attempts that did not end in a first-try commit.';
+COMMENT ON VIEW @extschema@.idem_attempts IS 'Attempts that did not end in a first-try commit.';
 
-CREATE VIEW idem_unresolved WITH (security_barrier) AS
+CREATE VIEW @extschema@.idem_unresolved WITH (security_barrier) AS
 SELECT a.action_id, a.tenant, a.key, a.action_type, a.attempt,
     pg_catalog.clock_timestamp() - coalesce(
         (SELECT pg_catalog.max(t.ended_at) FROM @extschema@.idem_attempt AS t
@@ -42,14 +41,14 @@ SELECT a.action_id, a.tenant, a.key, a.action_type, a.attempt,
     a.external_request_id, a.reason
 FROM @extschema@.idem_open AS o JOIN @extschema@.idem_action AS a USING (action_id)
 WHERE o.queue IN ('reconciliation', 'review') AND a.state = 'u';
-COMMENT ON VIEW idem_unresolved IS 'Actions whose outcome is not known, with what is known about them.';
+COMMENT ON VIEW @extschema@.idem_unresolved IS 'Actions whose outcome is not known, with what is known about them.';
 
-CREATE VIEW idem_overdue WITH (security_barrier) AS
+CREATE VIEW @extschema@.idem_overdue WITH (security_barrier) AS
 SELECT a.action_id, a.tenant, a.key, a.action_type, @extschema@.idem_state_word(a.state) AS state, a.attempt,
     late.since, pg_catalog.clock_timestamp() - late.since AS late
 FROM @extschema@.idem_open AS o JOIN @extschema@.idem_action AS a USING (action_id),
-    LATERAL (SELECT CASE a.state WHEN 's' THEN a.lease_expires_at WHEN 'u' THEN a.deadline_at
-        WHEN 'r' THEN a.due_at ELSE a.approval_expires_at END AS since) AS late
+    LATERAL (SELECT CASE WHEN a.state = 's' THEN a.lease_expires_at WHEN a.state = 'u' THEN a.deadline_at
+        WHEN a.state = 'r' THEN a.due_at ELSE a.approval_expires_at END AS since) AS late
 WHERE a.state IN ('p', 'a', 's', 'u', 'r') AND late.since <= pg_catalog.clock_timestamp()
 UNION ALL
 -- First attempts that the sweep has not come by yet.
@@ -60,4 +59,4 @@ WHERE a.visit_at > (SELECT c.visited_to FROM @extschema@.idem_cursor AS c WHERE 
     AND a.visit_at <= pg_catalog.clock_timestamp() AND a.state = 's'
     AND a.lease_expires_at <= pg_catalog.clock_timestamp()
     AND NOT EXISTS (SELECT FROM @extschema@.idem_open AS o WHERE o.action_id = a.action_id);
-COMMENT ON VIEW idem_overdue IS 'Actions that are not ended and past the time they should have moved on: dead attempts, unresolved outcomes past their deadline, retries nobody came for.';
+COMMENT ON VIEW @extschema@.idem_overdue IS 'Actions that are not ended and past the time they should have moved on: dead attempts, unresolved outcomes past their deadline, retries nobody came for.';

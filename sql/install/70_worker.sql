@@ -1,6 +1,6 @@
 -- The background worker's side in a database. Not dumped: it tells of this server's worker only.
 
-CREATE TABLE idem_worker_visit (
+CREATE TABLE @extschema@.idem_worker_visit (
     last_visit_at timestamptz,
     next_visit_at timestamptz,
     visited       bigint NOT NULL,
@@ -10,17 +10,17 @@ CREATE TABLE idem_worker_visit (
     last_error    text,
     last_error_at timestamptz
 ) USING heap WITH (fillfactor = 10);
-COMMENT ON TABLE idem_worker_visit IS 'What the background worker did in this database since the extension was made: one row.';
-INSERT INTO idem_worker_visit (visited, unknown, scrubbed, removed) VALUES (0, 0, 0, 0);
-REVOKE ALL ON TABLE idem_worker_visit FROM PUBLIC;
+COMMENT ON TABLE @extschema@.idem_worker_visit IS 'What the background worker did in this database since the extension was made: one row.';
+INSERT INTO @extschema@.idem_worker_visit (visited, unknown, scrubbed, removed) VALUES (0, 0, 0, 0);
+REVOKE ALL ON TABLE @extschema@.idem_worker_visit FROM PUBLIC;
 
-CREATE VIEW idem_worker_status WITH (security_barrier) AS
+CREATE VIEW @extschema@.idem_worker_status WITH (security_barrier) AS
 SELECT v.last_visit_at, v.next_visit_at, v.visited, v.unknown, v.scrubbed, v.removed, v.last_error, v.last_error_at,
     pg_catalog.current_setting('shared_preload_libraries') OPERATOR(pg_catalog.~) '\mpg_idem\M' AS preloaded
 FROM @extschema@.idem_worker_visit AS v;
-COMMENT ON VIEW idem_worker_status IS 'The background worker in this database: when it came, when it comes again, what it did, and its last error. preloaded is false where there is no worker: schedule idem_sweep_all then.';
+COMMENT ON VIEW @extschema@.idem_worker_status IS 'The background worker in this database: when it came, when it comes again, what it did, and its last error. preloaded is false where there is no worker: schedule idem_sweep_all then.';
 
-CREATE FUNCTION idem_visit(max_rows integer, naptime double precision) RETURNS bigint
+CREATE FUNCTION @extschema@.idem_visit(max_rows integer, naptime double precision) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     swept @extschema@.idem_swept := ROW(0, 0, 0, 0);
@@ -44,5 +44,5 @@ BEGIN
     RETURN CASE WHEN failure IS NULL THEN swept.visited ELSE -1 END;
 END
 $$;
-COMMENT ON FUNCTION idem_visit IS 'One batch of the background worker, written down. Returns the rows visited, -1 when the batch failed. For the worker only.';
-REVOKE ALL ON FUNCTION idem_visit FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_visit IS 'One batch of the background worker, written down. Returns the rows visited, -1 when the batch failed. For the worker only.';
+REVOKE ALL ON FUNCTION @extschema@.idem_visit FROM PUBLIC;

@@ -1,6 +1,6 @@
 -- Who may do what. A capability is a set of functions and views; nothing is granted to PUBLIC.
 
-CREATE FUNCTION idem_capability(capability text) RETURNS text[]
+CREATE FUNCTION @extschema@.idem_capability(capability text) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN CASE capability
@@ -18,9 +18,9 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION idem_capability IS 'What a capability consists of; NULL for a word that is none.';
+COMMENT ON FUNCTION @extschema@.idem_capability IS 'What a capability consists of; NULL for a word that is none.';
 
-CREATE FUNCTION idem_grant(role regrole, VARIADIC capabilities text[]) RETURNS text
+CREATE FUNCTION @extschema@.idem_grant(role regrole, VARIADIC capabilities text[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     capability text;
@@ -37,9 +37,9 @@ BEGIN
     RETURN 'granted';
 END
 $$;
-COMMENT ON FUNCTION idem_grant IS 'Gives a role capabilities: execute, reconcile, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
+COMMENT ON FUNCTION @extschema@.idem_grant IS 'Gives a role capabilities: execute, reconcile, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
 
-CREATE FUNCTION idem_revoke(role regrole, VARIADIC capabilities text[]) RETURNS text
+CREATE FUNCTION @extschema@.idem_revoke(role regrole, VARIADIC capabilities text[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     capability text;
@@ -62,9 +62,9 @@ BEGIN
     RETURN 'revoked';
 END
 $$;
-COMMENT ON FUNCTION idem_revoke IS 'Takes capabilities from a role; what another of its capabilities also holds stays. Returns revoked. Errors: 22004, 22023, 42501.';
+COMMENT ON FUNCTION @extschema@.idem_revoke IS 'Takes capabilities from a role; what another of its capabilities also holds stays. Returns revoked. Errors: 22004, 22023, 42501.';
 
-CREATE FUNCTION idem_has_capability(role regrole, capability text) RETURNS boolean
+CREATE FUNCTION @extschema@.idem_has_capability(role regrole, capability text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     object text;
@@ -85,9 +85,9 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION idem_has_capability IS 'True when a role was given all of a capability itself.';
+COMMENT ON FUNCTION @extschema@.idem_has_capability IS 'True when a role was given all of a capability itself.';
 
-CREATE FUNCTION idem_check_capabilities(role regrole, capabilities text[]) RETURNS boolean
+CREATE FUNCTION @extschema@.idem_check_capabilities(role regrole, capabilities text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF role IS NULL OR capabilities IS NULL OR array_position(capabilities, NULL) IS NOT NULL THEN
@@ -103,7 +103,7 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION idem_check_capabilities IS 'Refuses words that are no capability. Errors: 22004, 22023.';
+COMMENT ON FUNCTION @extschema@.idem_check_capabilities IS 'Refuses words that are no capability. Errors: 22004, 22023.';
 
 -- Functions are executable by PUBLIC unless that is taken away.
 DO $$

@@ -64,7 +64,8 @@ pub fn grant(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
         ttl: action.ttl.max(ask.ttl.filter(|ttl| *ttl > policies.current.ttl)),
         dispatched_at: None,
         due_at: None,
-        settle_from: None,
+        // Who said "unknown" before his lease was over may be sending until then, whoever comes after him.
+        settle_from: action.settle_from.filter(|_| open),
         probes: 0,
         probe_tries: 0,
         probed_at: None,
@@ -95,7 +96,7 @@ pub fn grant(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
 pub fn to_unknown(action: &Action, ended_at: Time, policies: Policies) -> Action {
     let granted = policies.granted;
     // Whoever reported early may still be sending until the lease is over.
-    let latest = [action.lease_expires_at, action.dispatched_at, Some(ended_at)];
+    let latest = [action.lease_expires_at, action.dispatched_at, action.settle_from, Some(ended_at)];
     Action {
         state: State::Unknown,
         lease_expires_at: None,

@@ -50,6 +50,22 @@ fn mark_unknown_counts_as_the_mark_of_a_dispatch() {
 }
 
 #[test]
+fn the_settle_delay_counts_from_the_latest_of_all_open_attempts() {
+    // Attempt 1 may be sending until its lease ends, although it said "unknown" at once and attempt 2 was shorter.
+    let policy = windowed();
+    let marked = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0);
+    let short = Event::Reserve(Ask { lease: Some(SECOND), ..ask(2) });
+    let second = moved(&marked, &short, &policy, T0);
+    let marked = moved(&second, &Event::MarkUnknown(caller(2)), &policy, T0);
+    assert_eq!(marked.settle_from, Some(T0 + LEASE));
+    assert_eq!(moved(&second, &Event::Visit, &policy, T0 + SECOND).settle_from, Some(T0 + LEASE));
+    assert_eq!(moved(&second, &Event::Release(caller(2)), &policy, T0).settle_from, Some(T0 + LEASE));
+    // What is closed counts no more.
+    let closed = moved(&started(&policy), &Event::Release(caller(1)), &policy, T0);
+    assert_eq!(moved(&closed, &short, &policy, T0).settle_from, None);
+}
+
+#[test]
 fn mark_unknown_late_makes_earlier_probes_worthless() {
     let policy = careful();
     let counted = Action { probes: 1, probed_at: Some(T0 + 3 * LEASE), ..unknown(&policy) };

@@ -234,6 +234,6 @@ fn a_grant_forgets_the_probes_of_the_attempt_before() {
     let policy = Policy { settle_delay: 0, ..policy(Class::ReadOnly) };
     let counted = Action { probes: 1, probe_tries: 3, probed_at: Some(T0), ..unknown(&policy) };
     let row = moved(&counted, &Event::Reserve(ask(2)), &policy, T0 + LEASE);
-    assert_eq!((row.probes, row.probe_tries, row.probed_at, row.settle_from), (0, 0, None, None));
+    assert_eq!((row.probes, row.probe_tries, row.probed_at), (0, 0, None));
     assert_eq!((row.reconcile_id, row.reconcile_lease_expires_at), (None, None));
 }

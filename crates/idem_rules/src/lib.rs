@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod canonical;
 pub mod document;
 pub mod error;
+pub mod event;
 pub mod expiry;
 pub mod fingerprint;
 pub mod identity;

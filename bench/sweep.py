@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from fill import fill
-from harness import CLIENTS, Variant, check, cluster, head, pgbench, quartiles, say
+from harness import CLIENTS, Variant, check, cluster, head, pgbench, quartiles, ratios, say
 from scripts import KEY, variables
 
 ROWS = 1_000_000
@@ -22,62 +22,64 @@ def run(options):
             conn.execute(f"""SELECT idem_register_action_type('slow', 'deduplicated_creation', lease => '{LEASE}',
                 max_lease => '{LEASE}')""")
         variant = Variant("reserve", RESERVE, {"request": variables(300)["request"]})
-        for flat_out in (False, True):
-            # Past retention and past the tombstone's time: each row is scrubbed, and later removed.
-            fill(server, ROWS, ("idem_action",), days_old=160)
-            with server.connect() as conn:
-                # The cursors that look for dead attempts passed these rows when they were young.
-                conn.execute("TRUNCATE idem_open")
-                conn.execute("UPDATE idem_cursor SET visited_to = now() WHERE purpose IN ('lease', 'settled')")
-                conn.execute("UPDATE idem_cursor SET visited_to = '-infinity' WHERE purpose IN ('scrub', 'remove')")
-            tps = pgbench(server, variant, 1, min(3, options.seconds)).tps
-            rate = None if flat_out else round(tps / 2)
+        tps = pgbench(server, variant, 1, min(3, options.seconds)).tps
+        for rate in (round(tps / 2), None):
+            age(server)
             head(f"sweep of {ROWS:,} expired rows by idem_sweep({BATCH}), reserve by {CLIENTS} clients "
                  f"{f'at {rate}/s' if rate else 'as fast as they can'}, fsync on")
             sweeper = Sweeper(server)
             waits.append(meet(server, options, variant, rate, sweeper))
             sweeper.report("with that going on")
-            longest.append(sweeper.longest)
-            sweeper = Sweeper(server)
-            sweeper.sweep(lambda: False)
-            sweeper.report("alone")
-            longest.append(sweeper.longest)
+            longest.append(max(sweeper.times))
+        age(server)
+        sweeper = Sweeper(server)
+        sweeper.sweep(lambda: False)
+        sweeper.report("alone")
+        longest.append(max(sweeper.times))
     check(options, "longest statement of the sweep, ms, <= 200", max(longest), max(longest) <= 200, "{:.0f}")
     check(options, "p95 of reserve at half load, swept / not, <= 1.2", waits[0], waits[0] <= 1.2)
     check(options, "p95 of reserve at full load, swept / not, <= 1.2", waits[1], waits[1] <= 1.2)
 
 
+def age(server):
+    """Fresh rows past retention and past the tombstone's time: each is scrubbed, and later removed."""
+    fill(server, ROWS, ("idem_action",), days_old=160)
+    with server.connect() as conn:
+        conn.execute("TRUNCATE idem_open")
+        # The cursors that look for dead attempts passed these rows when they were young.
+        conn.execute("""UPDATE idem_cursor SET visited_to =
+            CASE WHEN purpose IN ('lease', 'settled') THEN now() ELSE '-infinity' END""")
+
+
 def meet(server, options, variant, rate, sweeper):
     """The median ratio of reserve's p95 with the sweep to without, in turns."""
     extra = ["--rate", str(rate)] if rate else []
-    quiet, swept = [], []
-    for number in range(options.rounds):
-        def alone():
-            quiet.append(p95(server, variant, number + 2, options.seconds, extra))
-
-        def together():
+    figures = {False: [], True: []}
+    tries = 0
+    while len(figures[True]) < options.rounds:
+        turns = (False, True) if len(figures[True]) % 2 else (True, False)
+        for swept in turns:
             over = threading.Event()
             thread = threading.Thread(target=sweeper.sweep, args=(over.is_set,))
-            thread.start()
-            figure = p95(server, variant, number + 2, options.seconds, extra)
+            if swept:
+                thread.start()
+            figures[swept].append(p95(server, variant, tries + 2, options.seconds, extra))
             over.set()
-            thread.join()
-            # Where the rows ran out before the round did, it says nothing.
-            if not sweeper.done:
-                swept.append(figure)
-
-        for one in (alone, together) if number % 2 else (together, alone):
-            one()
+            if swept:
+                thread.join()
+        tries += 1
         if sweeper.done:
-            break
-    pairs = list(zip(quiet, swept))
-    if not pairs:
-        raise RuntimeError("all rows were swept within one round: make the rounds shorter")
-    for what, figures in (("without", quiet), ("with", swept)):
-        low, middle, high = quartiles(figures)
+            # Where the rows ran out before the round did, it says nothing.
+            del figures[False][-1], figures[True][-1]
+            sweeper.done = False
+            age(server)
+            if tries > 3 * options.rounds:
+                raise RuntimeError("all rows are swept within a round: make the rounds shorter")
+    for swept, what in ((False, "without"), (True, "with")):
+        low, middle, high = quartiles(figures[swept])
         say(f"   p95 of reserve {what} the sweep: median {middle:.2f} ms   quartiles {low:.2f} - {high:.2f}   "
-            f"raw {' '.join(f'{figure:.2f}' for figure in figures)}")
-    low, middle, high = quartiles([b / a for a, b in pairs])
+            f"raw {' '.join(f'{figure:.2f}' for figure in figures[swept])}")
+    low, middle, high = ratios(figures[True], figures[False])
     say(f"   ratio: median {middle:.3f}   quartiles {low:.3f} - {high:.3f}")
     return middle
 
@@ -113,10 +115,6 @@ class Sweeper:
                         total[0] += count
                         total[1] += took
                 self.done = visited == 0
-
-    @property
-    def longest(self):
-        return max(self.times)
 
     def report(self, when):
         _, middle, high = quartiles(self.times)

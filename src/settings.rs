@@ -101,7 +101,7 @@ pub fn define() {
         c"Smaller batches hold locks for a shorter time.",
         &BATCH_SIZE,
         1,
-        1_000_000,
+        10_000,
         GucContext::Sighup,
         GucFlags::default(),
     );

@@ -63,10 +63,10 @@ pub fn launch() {
 
 /// A worker's life: batches until nothing is left, or until it has to go.
 pub fn work() {
-    let Some(schema) = background::extension_schema() else { return };
+    let Some(function) = background::visit_function() else { return };
     let (arrived, mut batch) = (Instant::now(), settings::batch_size());
-    while arrived.elapsed() < STAY && background::may_go_on() {
-        match background::sweep(&schema, batch) {
+    while arrived.elapsed() < STAY {
+        match background::sweep(function, batch) {
             // A batch that failed was rolled back and noted; smaller ones come closer to what makes it fail.
             None if batch > 1 => batch /= 2,
             None => return,

@@ -146,16 +146,25 @@ CREATE TRIGGER idem_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON @extschem
 
 -- The library writes below the executor, so triggers fire for rows that are loaded: by a restore.
 
-CREATE FUNCTION @extschema@.idem_ledger_loaded() RETURNS trigger
+CREATE FUNCTION @extschema@.idem_rows_loaded() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE @extschema@.idem_cursor SET visited_to = '-infinity', horizon_at = NULL, horizon_xid = NULL;
+    UPDATE @extschema@.idem_worker_visit SET paused_until = clock_timestamp() + interval '5 min';
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION @extschema@.idem_ledger_loaded IS 'Trigger: rows that were loaded may lie behind the sweep''s cursors, so these start over.';
-CREATE TRIGGER idem_ledger_loaded AFTER INSERT ON @extschema@.idem_action
-    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_ledger_loaded();
+COMMENT ON FUNCTION @extschema@.idem_rows_loaded IS 'Trigger: rows that were loaded may lie behind the sweep''s cursors, so these start over; and more tables may follow, so the background worker holds off for five minutes.';
+CREATE TRIGGER idem_rows_loaded BEFORE INSERT ON @extschema@.idem_action
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_rows_loaded();
+CREATE TRIGGER idem_rows_loaded_all AFTER INSERT ON @extschema@.idem_action
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_rows_loaded();
+CREATE TRIGGER idem_rows_loaded AFTER INSERT ON @extschema@.idem_open
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_rows_loaded();
+CREATE TRIGGER idem_rows_loaded AFTER INSERT ON @extschema@.idem_attempt
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_rows_loaded();
+CREATE TRIGGER idem_rows_loaded AFTER INSERT ON @extschema@.idem_event
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_rows_loaded();
 
 CREATE FUNCTION @extschema@.idem_installation_loaded() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -8,15 +8,22 @@ CREATE TABLE @extschema@.idem_worker_visit (
     scrubbed      bigint NOT NULL,
     removed       bigint NOT NULL,
     last_error    text,
-    last_error_at timestamptz
+    last_error_at timestamptz,
+    paused_until  timestamptz
 ) USING heap WITH (fillfactor = 10);
 COMMENT ON TABLE @extschema@.idem_worker_visit IS 'What the background worker did in this database since the extension was made: one row.';
 INSERT INTO @extschema@.idem_worker_visit (visited, unknown, scrubbed, removed) VALUES (0, 0, 0, 0);
 REVOKE ALL ON TABLE @extschema@.idem_worker_visit FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_preloaded() RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT current_setting('shared_preload_libraries') ~ '\mpg_idem\M'
+$$;
+COMMENT ON FUNCTION @extschema@.idem_preloaded IS 'True where the library is preloaded, so that there is a background worker.';
+
 CREATE VIEW @extschema@.idem_worker_status WITH (security_barrier) AS
 SELECT v.last_visit_at, v.next_visit_at, v.visited, v.unknown, v.scrubbed, v.removed, v.last_error, v.last_error_at,
-    pg_catalog.current_setting('shared_preload_libraries') OPERATOR(pg_catalog.~) '\mpg_idem\M' AS preloaded
+    v.paused_until, @extschema@.idem_preloaded() AS preloaded
 FROM @extschema@.idem_worker_visit AS v;
 COMMENT ON VIEW @extschema@.idem_worker_status IS 'The background worker in this database: when it came, when it comes again, what it did, and its last error. preloaded is false where there is no worker: schedule idem_sweep_all then.';
 
@@ -25,12 +32,20 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     swept @extschema@.idem_swept := ROW(0, 0, 0, 0);
     failure text;
+    paused timestamptz := (SELECT v.paused_until FROM @extschema@.idem_worker_visit AS v);
 BEGIN
+    -- Rows are being loaded: what is not there yet cannot be judged.
+    IF paused > clock_timestamp() THEN
+        RETURN 0;
+    END IF;
     BEGIN
         swept := @extschema@.idem_sweep(max_rows);
     EXCEPTION WHEN OTHERS THEN
         failure := SQLSTATE || ': ' || SQLERRM;
-        RAISE LOG 'pg_idem worker: a batch of % failed: %', max_rows, failure;
+        -- Said once, not at every visit.
+        IF failure IS DISTINCT FROM (SELECT v.last_error FROM @extschema@.idem_worker_visit AS v) THEN
+            RAISE LOG 'pg_idem worker: a sweep failed: %', failure;
+        END IF;
     END;
     UPDATE @extschema@.idem_worker_visit AS v SET
         last_visit_at = clock_timestamp(),

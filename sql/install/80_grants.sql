@@ -13,7 +13,7 @@ BEGIN
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
             'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen']
-        WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
+        WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_preloaded', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
             'TABLE idem_overdue', 'TABLE idem_worker_status']
     END;
 END

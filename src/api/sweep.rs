@@ -139,6 +139,9 @@ impl Sweep<'_> {
                 }
                 Err(error) => Err(error),
             };
+            if matches!(&visited, Err(error) if error.code == Code::Corrupted) {
+                open.put_off(action_id, self.began.saturating_add(DAY));
+            }
             self.unless_corrupted(visited)?;
         }
         Ok(())
@@ -148,7 +151,6 @@ impl Sweep<'_> {
     fn unless_corrupted(&mut self, visited: Result<()>) -> Result<()> {
         match visited {
             Err(error) if error.code == Code::Corrupted => {
-                self.swept.visited += 1;
                 let line = Error::new(
                     Code::Success,
                     format!("pg_idem: a row was left out of a sweep: {}", error.message),

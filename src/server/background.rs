@@ -1,10 +1,11 @@
 //! Background processes: registration, shared memory, and the little SQL they run.
 
 use std::ffi::CStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use idem_rules::action::SECOND;
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags};
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, BgWorkerStartTime, SignalWakeFlags,
+};
 use pgrx::{IntoDatum, PgLwLock, Spi, pg_guard, pg_sys};
 
 use crate::{settings, worker};
@@ -55,13 +56,17 @@ pub extern "C-unwind" fn idem_launcher_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
     BackgroundWorker::connect_worker_to_spi_by_oid(None, None);
     worker::launch();
+    // SAFETY: the end of the process. Code 1 has the postmaster start it again, unless the server is stopping; 0 would
+    // mean that it is done for good.
+    unsafe { pg_sys::proc_exit(1) };
 }
 
 /// Entry point of a worker process; the argument is its database.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn idem_worker_main(database: pg_sys::Datum) {
-    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
+    super::version::end_at_sigterm();
+    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(pg_sys::Oid::from(database.value() as u32)), None);
     // What somebody set for the database is meant for his own sessions. No standby is waited for: what a sweep did
     // and a failover forgets, the next sweep does again, and a shutdown must not hang here.
@@ -72,6 +77,7 @@ pub extern "C-unwind" fn idem_worker_main(database: pg_sys::Datum) {
         (c"search_path", c"pg_catalog"),
         (c"row_security", c"off"),
         (c"lock_timeout", c"1s"),
+        (c"role", c"none"),
     ] {
         set(name, value);
     }
@@ -100,11 +106,6 @@ pub fn sleep(time: Duration) -> bool {
     go_on
 }
 
-/// False once the process was asked to end.
-pub fn may_go_on() -> bool {
-    !BackgroundWorker::sigterm_received()
-}
-
 /// Writes a line to the server's log.
 pub fn log(message: &str) {
     pgrx::log!("{message}");
@@ -125,7 +126,8 @@ pub fn databases() -> Vec<(Database, String)> {
                     break;
                 }
                 let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>();
-                if (*form).datallowconn && !(*form).datistemplate {
+                // A limit of -2 marks what an interrupted DROP DATABASE left.
+                if (*form).datallowconn && !(*form).datistemplate && (*form).datconnlimit != -2 {
                     let name = CStr::from_ptr((*form).datname.data.as_ptr());
                     found.push(((*form).oid, name.to_string_lossy().into_owned()));
                 }
@@ -136,6 +138,9 @@ pub fn databases() -> Vec<(Database, String)> {
         found
     })
 }
+
+/// Longer than any visit takes: what lasts longer hangs, at the door of a database that somebody holds locked.
+const LONGEST_VISIT: Duration = Duration::from_secs(8);
 
 /// Sends a worker to `database` and waits until it has left.
 pub fn visit(database: Database) -> Visit {
@@ -150,31 +155,48 @@ pub fn visit(database: Database) -> Visit {
         .set_notify_pid(unsafe { pg_sys::MyProcPid })
         .load_dynamic();
     let Ok(worker) = started else { return Visit::Refused };
-    if worker.wait_for_shutdown().is_err() || !may_go_on() {
-        return Visit::Over;
+    let arrived = Instant::now();
+    while !matches!(worker.pid(), Err(BackgroundWorkerStatus::Stopped)) {
+        if !sleep(Duration::from_millis(100)) {
+            worker.terminate();
+            return Visit::Over;
+        }
+        if arrived.elapsed() > LONGEST_VISIT {
+            worker.terminate();
+            return Visit::Absent;
+        }
     }
     if *FOUND.share() { Visit::Done } else { Visit::Absent }
 }
 
-/// The quoted name of the extension's schema in this database, where it is installed.
-pub fn extension_schema() -> Option<String> {
-    let schema = BackgroundWorker::transaction(|| {
-        Spi::get_one::<String>(
-            "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension AS e \
-             JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
-             WHERE e.extname OPERATOR(pg_catalog.=) 'pg_idem'",
+/// The function that sweeps a batch, where the extension is installed: the extension's own member, whatever else is
+/// called like it.
+pub fn visit_function() -> Option<pg_sys::Oid> {
+    let function = BackgroundWorker::transaction(|| {
+        Spi::get_one::<pg_sys::Oid>(
+            "SELECT p.oid FROM pg_catalog.pg_extension AS e \
+             JOIN pg_catalog.pg_depend AS d ON d.refclassid OPERATOR(pg_catalog.=) e.tableoid \
+                 AND d.refobjid OPERATOR(pg_catalog.=) e.oid AND d.deptype OPERATOR(pg_catalog.=) 'e' \
+             JOIN pg_catalog.pg_proc AS p ON d.classid OPERATOR(pg_catalog.=) p.tableoid \
+                 AND d.objid OPERATOR(pg_catalog.=) p.oid \
+             WHERE e.extname OPERATOR(pg_catalog.=) 'pg_idem' AND p.proname OPERATOR(pg_catalog.=) 'idem_visit'",
         )
     });
-    let schema = schema.ok().flatten();
-    *FOUND.exclusive() = schema.is_some();
-    schema
+    let function = function.ok().flatten();
+    *FOUND.exclusive() = function.is_some();
+    function
 }
 
 /// Sweeps one batch in a transaction of its own. Rows visited; `None` when the batch failed.
-pub fn sweep(schema: &str, batch: i32) -> Option<usize> {
-    let naptime = settings::naptime().as_micros() as f64 / SECOND as f64;
+pub fn sweep(function: pg_sys::Oid, batch: i32) -> Option<usize> {
+    let naptime = settings::naptime().as_secs_f64();
     let visited = BackgroundWorker::transaction(|| {
-        Spi::get_one::<i64>(&format!("SELECT {schema}.idem_visit({batch}, {naptime})"))
+        // SAFETY: idem_visit(integer, double precision) returns bigint and is the extension's own function; a
+        // transaction is running with an active snapshot.
+        unsafe {
+            let (batch, naptime) = (pg_sys::Datum::from(batch), pg_sys::Datum::from(naptime.to_bits()));
+            pg_sys::OidFunctionCall2Coll(function, pg_sys::InvalidOid, batch, naptime).value() as i64
+        }
     });
-    visited.ok().flatten().and_then(|visited| usize::try_from(visited).ok())
+    usize::try_from(visited).ok()
 }

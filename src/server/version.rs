@@ -111,3 +111,20 @@ pub fn reserve_setting_names(prefix: &'static std::ffi::CStr) {
         pg_sys::MarkGUCPrefixReserved(prefix.as_ptr());
     }
 }
+
+/// Has SIGTERM end this background process at the next look for interrupts, as it ends a session.
+pub(super) fn end_at_sigterm() {
+    let signal = 15;
+    // SAFETY: the server's own handler, set before signals are let through.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::pqsignal(signal, Some(terminated));
+        #[cfg(feature = "pg18")]
+        pg_sys::pqsignal_be(signal, Some(terminated));
+    }
+}
+
+unsafe extern "C-unwind" fn terminated(signal: std::ffi::c_int) {
+    // SAFETY: made to run in a signal handler: it sets flags and the latch.
+    unsafe { pg_sys::die(signal) }
+}

@@ -111,6 +111,15 @@ impl OpenActions {
         Ok(found)
     }
 
+    /// Puts off the visit of an action that cannot be judged. Does not wait.
+    pub fn put_off(&self, action_id: Uuid, until: Time) {
+        if let Some(row) = self.find(action_id) {
+            let mut values = row.values.clone();
+            values.set_time(VISIT_AT, Some(until));
+            self.0.update(&row, &values);
+        }
+    }
+
     /// Takes a place away whose action is gone. True unless another transaction holds it.
     pub fn forget(&self, action_id: Uuid) -> bool {
         self.find(action_id).is_none_or(|row| self.0.delete(&row) != Changed::Busy)

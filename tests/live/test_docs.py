@@ -25,7 +25,7 @@ README, DESIGN = ROOT / "README.md", ROOT / "DESIGN.md"
 PAGES = sorted(ROOT.glob("*.md"))
 # Functions of the extension that nobody calls; they serve its views and functions. So do all trigger functions.
 INTERNAL = {"idem_capability", "idem_check_capabilities", "idem_has_capability", "idem_microseconds",
-            "idem_state_word"}
+            "idem_preloaded", "idem_state_word", "idem_visit"}
 
 
 @pytest.fixture
@@ -215,7 +215,8 @@ def test_settings_are_those_of_the_extension(catalog):
     listed = {name.strip("`"): (default, who) for name, default, _, who in columns(sections(README)["Settings"])[1:]
               if name.startswith("`")}
     assert set(listed) == set(catalog["settings"])
-    with_units = {"pg_idem.twin_wait": "2s", "pg_idem.max_wait": "1min", "pg_idem.max_response_size": "1MB"}
+    with_units = {"pg_idem.twin_wait": "2s", "pg_idem.max_wait": "1min", "pg_idem.max_response_size": "1MB",
+                  "pg_idem.naptime": "10s"}
     for name, (default, who) in listed.items():
         setting = catalog["settings"][name]
         assert who == {"superuser": "superuser", "user": "anybody", "sighup": "the server"}[setting.context]
@@ -257,7 +258,7 @@ def test_error_codes_are_those_of_the_code():
 
 
 def test_decisions_findings_and_classes_are_those_of_the_code():
-    rules = (ROOT / "crates/idem_rules/src/transition.rs").read_text()
+    rules = "".join(path.read_text() for path in sorted((ROOT / "crates/idem_rules/src").glob("*.rs")))
     listed = sections(README)
     words = dict(re.findall(r'(\w+::\w+) => "(\w+)"', rules))
     decisions = {word for name, word in words.items() if name.startswith("Decision::")}

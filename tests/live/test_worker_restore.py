@@ -1,0 +1,72 @@
+"""The background worker sweeps while a dump is loaded: nothing is lost, nothing stands in the restore's way."""
+
+import subprocess
+
+import pytest
+
+from sessions import rows, value, wait_until
+from working import conn, connect, workers  # noqa: F401  (fixtures)
+from working import seen
+
+
+@pytest.fixture
+def restored(workers):
+    """A database that a dump is loaded into."""
+    name = "restored"
+    workers.createdb(name)
+    yield name
+    with workers.connect() as admin:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def fill(conn):
+    """Ended and past the ttl, with notes; dead; unknown; retryable. Returns how many. Nobody has swept."""
+    conn.execute("SELECT idem_register_action_type('t', 'deduplicated_creation', effect => 'local', ttl => '1 s')")
+    conn.execute("SELECT idem_register_action_type('t', 'deduplicated_creation', effect => 'local', ttl => '0.5 s')")
+    for key, ending in (("committed", "idem_commit(r.action_id, r.attempt_id, '{\"n\": 1}')"), ("dead", "NULL"),
+                        ("unknown", "idem_mark_unknown(r.action_id, r.attempt_id)"),
+                        ("released", "idem_release(r.action_id, r.attempt_id)")):
+        conn.execute(f"SELECT {ending} FROM generate_series(1, 500) AS n, LATERAL idem_reserve('{key}' || n, '{{}}', "
+                     "action_type => 't', lease_seconds => 0.3) AS r")
+    conn.execute("SELECT idem_add_evidence(action_id, attempt_id, 'applied', note => 'secret') FROM idem_action "
+                 "WHERE state = 'c'")
+    conn.execute("SELECT pg_sleep(0.9)")
+    return 2000
+
+
+@pytest.mark.parametrize("slowly", [False, True], ids=["at_once", "table_by_table"])
+def test_restore_while_the_worker_sweeps(workers, connect, conn, restored, tmp_path, slowly):
+    """Failure 99: a worker every 10 ms while a dump is loaded, most rows due for it; it also comes between tables."""
+    archive = tmp_path / "archive"
+    try:
+        conn.execute("ALTER SYSTEM SET pg_idem.databases = 'restored'")
+        conn.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: value(conn, "SHOW pg_idem.databases") == "restored")
+        count = fill(conn)
+        subprocess.run([workers.bindir / "pg_dump", "-Fd", "-f", archive, workers.dsn(connect.dbname)], check=True)
+        with workers.connect(restored) as copy:
+            def load(*options):
+                done = subprocess.run([workers.bindir / "pg_restore", *options, "-d", workers.dsn(restored), archive],
+                                      capture_output=True, text=True)
+                assert (done.returncode, done.stderr) == (0, ""), options
+            if slowly:
+                load("--schema-only")
+                seen(copy)
+                for table in ("idem_action", "idem_action_type", "idem_attempt", "idem_event", "idem_installation",
+                              "idem_open"):
+                    load("--data-only", "-t", table)
+                    seen(copy)
+            else:
+                load("-j2")
+            assert value(copy, "SELECT count(*) FROM idem_action") == count, "tombstones stay for ninety days"
+            wait_until(lambda: not rows(copy, "SELECT FROM idem_action WHERE state IN ('s', 'c')"), timeout=8)
+            states = dict(rows(copy, "SELECT rtrim(key, '0123456789') || ' ' || idem_state_word(state), count(*) "
+                                     "FROM idem_action GROUP BY 1"))
+            assert states == {name: 500 for name in ("committed expired", "dead unknown", "unknown unknown",
+                                                     "released retryable")}
+            assert value(copy, "SELECT count(*) FROM idem_open WHERE queue <> 'expiry'") == 1500
+            assert rows(copy, "SELECT FROM idem_event WHERE note = 'secret' OR response IS NOT NULL") == []
+            assert value(copy, "SELECT last_error FROM idem_worker_status") is None
+    finally:
+        conn.execute("ALTER SYSTEM RESET pg_idem.databases")
+        conn.execute("SELECT pg_reload_conf()")

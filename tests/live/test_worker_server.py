@@ -1,0 +1,224 @@
+"""The background worker and the server's life: crashes, signals, shutdown, settings, slots, standbys, pg_upgrade."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cluster import SUPERUSER, Cluster, _alive, _children, _free_port
+from sessions import commit, reserve, row, rows, value, wait_until
+
+WORKING = {"fsync": False, "autovacuum": False, "pg_idem.databases": "*", "pg_idem.naptime": "10ms"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Cluster(settings=WORKING) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        yield cluster
+
+
+@pytest.fixture
+def own_server():
+    """For tests that end it."""
+    with Cluster(settings={**WORKING, "synchronous_standby_names": "nobody", "synchronous_commit": "local"}) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        yield cluster
+
+
+def launcher(conn):
+    found = rows(conn, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_idem launcher'")
+    return found[0].pid if found else None
+
+
+def works(cluster, key, timeout=15):
+    """A dead attempt is noticed."""
+    with cluster.connect() as conn:
+        reserve(conn, key, lease_seconds=0.01)
+        wait_until(lambda: value(conn, "SELECT state FROM idem_actions WHERE key = %s", (key,)) == "unknown", timeout)
+
+
+def backlog(cluster, count=5000):
+    with cluster.connect() as conn:
+        conn.execute("SELECT count(*) FROM generate_series(1, %s) AS n, "
+                     "LATERAL idem_reserve('backlog' || n, '{}', lease_seconds => 0.01)", (count,))
+
+
+def test_back_after_a_crash_of_another_backend(server):
+    """Failure 84: the server starts its shared memory anew, the launcher with it."""
+    works(server, "before")
+    for n in range(2):
+        before = len(server.log())
+        with server.connect() as conn:
+            os.kill(conn.info.backend_pid, signal.SIGSEGV)
+        wait_until(lambda: "ready to accept connections" in server.log()[before:], timeout=20)
+        works(server, f"after {n}")
+        assert "pg_idem " not in server.log()[before:], "no complaint at its start"
+
+
+def test_back_after_its_launcher_was_terminated(own_server):
+    """Failure 85: an administrator may say pg_terminate_backend; within five seconds there is a new one."""
+    for n in range(2):
+        with own_server.connect() as conn:
+            old = wait_until(lambda: launcher(conn))
+            assert value(conn, "SELECT pg_terminate_backend(%s)", (old,))
+            wait_until(lambda: launcher(conn) not in (None, old), timeout=8)
+        works(own_server, f"terminated {n}")
+
+
+def test_terminated_workers_do_no_harm(server):
+    """Cancelled or terminated in the middle of its work a worker leaves, and the next one goes on."""
+    backlog(server, 4000)
+    with server.connect() as conn:
+        for stop in ("pg_terminate_backend", "pg_cancel_backend") * 20:
+            conn.execute("SELECT pg_sleep(0.01)")
+            conn.execute(f"SELECT {stop}(pid) FROM pg_stat_activity WHERE backend_type = 'pg_idem worker'")
+        wait_until(lambda: value(conn, "SELECT count(*) = 0 FROM idem_actions WHERE state = 'started'"))
+        assert value(conn, "SELECT count(*) FROM idem_unresolved WHERE key LIKE 'backlog%'") == 4000
+
+
+def test_settings_change_with_a_reload(server):
+    """naptime and databases, without a restart; a name that no database has is no trouble."""
+    with server.connect() as conn:
+        def set_to(databases, naptime):
+            conn.execute(f"ALTER SYSTEM SET pg_idem.databases = '{databases}'")
+            conn.execute(f"ALTER SYSTEM SET pg_idem.naptime = '{naptime}'")
+            conn.execute("SELECT pg_reload_conf()")
+            wait_until(lambda: value(conn, "SHOW pg_idem.databases") == databases)
+
+        def visits(seconds):
+            """How often the worker came in that time."""
+            seen, deadline = set(), time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                seen.add(value(conn, "SELECT last_visit_at FROM idem_worker_status"))
+                time.sleep(0.005)
+            return len(seen) - 1
+
+        try:
+            works(server, "all")
+            set_to("nobody, else", "10ms")
+            time.sleep(0.5)
+            assert visits(0.5) == 0
+            set_to("nobody , postgres", "10ms")
+            works(server, "named")
+            set_to("*", "1s")
+            time.sleep(1)
+            assert 1 <= visits(3) <= 4, "naptime lies between two rounds"
+            set_to("*", "1h")
+            time.sleep(1.5)
+            set_to("*", "10ms")
+            works(server, "woken", timeout=5)
+        finally:
+            conn.execute("ALTER SYSTEM RESET ALL")
+            conn.execute("SELECT pg_reload_conf()")
+
+
+def test_fast_shutdown_does_not_wait_for_a_standby(own_server):
+    """Failure 86: no synchronous standby is there, and the worker has work to commit."""
+    own_server.psql("ALTER DATABASE postgres SET synchronous_commit = on; ALTER SYSTEM SET synchronous_commit = on;"
+                    "SELECT pg_reload_conf()")
+    own_server.psql("SET synchronous_commit = local; SELECT count(*) FROM generate_series(1, 8000) AS n, "
+                    "LATERAL idem_reserve('k' || n, '{}', lease_seconds => 0.01)")
+    with own_server.connect() as conn:
+        wait_until(lambda: value(conn, "SELECT unknown > 0 FROM idem_worker_status"))
+    began = time.monotonic()
+    own_server.stop("fast")
+    assert time.monotonic() - began < 5
+
+
+def test_a_long_batch_ends_early_when_it_has_to(own_server):
+    """However long pg_idem.batch_size makes one: a database's owner waits four seconds, a shutdown under five."""
+    own_server.createdb("shop")
+    with own_server.connect("shop") as conn:
+        for statement in ("ALTER SYSTEM SET pg_idem.batch_size = 1000000",
+                          "ALTER SYSTEM SET pg_idem.databases = 'none'", "SELECT pg_reload_conf()",
+                          "CREATE EXTENSION pg_idem"):
+            conn.execute(statement)
+        conn.execute("SELECT count(*) FROM generate_series(1, 60000) AS n, "
+                     "LATERAL idem_reserve('k' || n, '{}', lease_seconds => 0.01)")
+        conn.execute("ALTER SYSTEM SET pg_idem.databases = 'shop'")
+        conn.execute("SELECT pg_reload_conf()")
+    with own_server.connect() as admin:
+        busy = "SELECT FROM pg_stat_activity WHERE datname = 'shop' AND clock_timestamp() - xact_start > '0.3 s'"
+        wait_until(lambda: rows(admin, busy))
+        began = time.monotonic()
+        admin.execute("ALTER DATABASE shop RENAME TO store")
+        assert time.monotonic() - began < 4
+    began = time.monotonic()
+    own_server.stop("fast")
+    assert time.monotonic() - began < 5
+
+
+def test_gone_with_the_postmaster(own_server):
+    """Failure 85: nothing of the server is left five seconds after its postmaster was killed."""
+    backlog(own_server)
+    left = _children(own_server.pid)
+    own_server._server.kill()
+    own_server._server.wait(timeout=10)
+    wait_until(lambda: not any(_alive(pid) for pid in left), timeout=5)
+
+
+@pytest.mark.parametrize("slots, said", [(0, "LOG:  too many background workers"), (1, "no free worker slot")])
+def test_without_a_free_worker_slot(slots, said):
+    """Failure 88: the server works, says so once, and decides rightly, since deadlines are judged when read."""
+    settings = {**WORKING, "max_worker_processes": slots, "max_logical_replication_workers": 0}
+    with Cluster(settings=settings) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        with cluster.connect() as conn:
+            reserve(conn, "k", lease_seconds=0.01)
+            conn.execute("SELECT pg_sleep(1)")
+            assert reserve(conn, "k").decision == "unknown"
+            conn.execute("CALL idem_sweep_all()")
+            got = reserve(conn, "done")
+            assert commit(conn, got) == "committed"
+            assert row(conn, "SELECT * FROM idem_worker_status").last_visit_at is None
+        assert cluster.log().count(said) == 1, cluster.log()
+
+
+def test_quiet_on_a_standby_and_at_work_after_promotion():
+    """Failure 87: nothing in recovery, no complaint, and a start without a restart."""
+    settings = {**WORKING, "wal_level": "replica", "max_wal_senders": 4, "hot_standby": True}
+    with Cluster(settings=settings) as primary:
+        primary.psql("CREATE EXTENSION pg_idem")
+        works(primary, "k")
+        standby = Cluster(settings=settings)
+        try:
+            shutil.rmtree(standby.data)
+            owner = {"user": SUPERUSER, "group": SUPERUSER} if os.geteuid() == 0 else {}
+            subprocess.run([primary.bindir / "pg_basebackup", "-d", primary.dsn(), "-D", standby.data, "-R", "-X",
+                            "stream", "-c", "fast"], check=True, cwd=standby.dir, **owner)
+            standby._configure({"unix_socket_directories": standby.dir})
+            standby.start()
+            with standby.connect() as conn:
+                conn.execute("SELECT pg_sleep(0.5)")
+                assert launcher(conn) is None
+                assert row(conn, "SELECT * FROM idem_worker_status").preloaded
+                assert "ERROR" not in standby.log() and "pg_idem " not in standby.log()
+                assert value(conn, "SELECT pg_promote()")
+                wait_until(lambda: launcher(conn))
+            works(standby, "promoted")
+        finally:
+            standby.close()
+
+
+def test_no_worker_during_pg_upgrade():
+    """Failure 102: pg_upgrade runs both servers with -b, and nothing may change there."""
+    cluster = Cluster(settings=WORKING)
+    try:
+        owner = {"user": SUPERUSER, "group": SUPERUSER, "extra_groups": []} if os.geteuid() == 0 else {}
+        cluster.port = _free_port()
+        cluster._configure({"port": cluster.port})
+        with open(cluster.dir / "log", "a") as log:
+            cluster._server = subprocess.Popen(
+                [cluster.bindir / "postgres", "-D", cluster.data, "-b", "-c", "listen_addresses="], cwd=cluster.dir,
+                stdout=log, stderr=log, start_new_session=True, **owner)
+        assert cluster._wait_until_ready(), cluster.log()
+        with cluster.connect() as conn:
+            conn.execute("SELECT pg_sleep(0.3)")
+            assert launcher(conn) is None
+        assert "pg_idem " not in cluster.log()
+    finally:
+        cluster.close()

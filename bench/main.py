@@ -5,6 +5,8 @@ A missed target does not make it fail, because what else the machine does may be
 
 import argparse
 import importlib
+import signal
+import sys
 import time
 
 from harness import Options, say
@@ -13,6 +15,8 @@ SECTIONS = ["cycle", "replay", "wal", "hot", "fingerprint", "memory", "sweep", "
 
 
 def main():
+    # So that the clusters are stopped and removed whatever ends the benchmark.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; default all")
     parser.add_argument("--rounds", type=int, default=9)

@@ -12,7 +12,7 @@ use crate::server::background::{self, Database, Visit};
 use crate::settings;
 
 /// How long a worker stays in a database. DROP DATABASE waits five seconds for it, CREATE DATABASE … TEMPLATE too.
-const STAY: Duration = Duration::from_secs(3);
+const STAY: Duration = Duration::from_secs(2);
 
 /// A database without the extension is looked into less and less often, down to once in this many rounds: a minute,
 /// with the usual naptime.

@@ -36,6 +36,8 @@ DECLARE
 BEGIN
     -- Rows are being loaded: what is not there yet cannot be judged.
     IF paused > clock_timestamp() THEN
+        UPDATE @extschema@.idem_worker_visit SET
+            last_visit_at = clock_timestamp(), next_visit_at = clock_timestamp() + make_interval(secs => naptime);
         RETURN 0;
     END IF;
     BEGIN

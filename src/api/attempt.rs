@@ -15,7 +15,7 @@ use crate::server::{self, Call, Changed, Value};
 use crate::session;
 use crate::settings::{self, SameTransaction};
 use crate::store::apply::apply;
-use crate::store::history::{self, Report};
+use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome};
 
 /// What a call brings to be stored with the step it leads to.
@@ -25,6 +25,8 @@ pub(super) struct Brought {
     pub report: Report,
     /// A person decides: this stands above what was stored before.
     pub by_a_person: bool,
+    /// A report that any attempt may make, a former reconciling one too.
+    pub by_any_attempt: bool,
 }
 
 /// Judges what `event` makes of an existing action, stores it, and returns the step and the action after it.
@@ -41,7 +43,8 @@ pub(super) fn move_action<'a>(
         server::serve_interrupts();
         let ledger = Ledger::open(call)?;
         let entry = ledger.find(action_id)?.ok_or_else(no_such_action)?;
-        let caller = standing(call, &entry, attempt_id.unwrap_or_default())?;
+        let kind = if brought.by_any_attempt { Kind::Any } else { Kind::Effect };
+        let caller = standing(call, &entry, attempt_id.unwrap_or_default(), kind)?;
         let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
         check(&entry, &judged.granted)?;
         let now = server::clock();
@@ -69,10 +72,10 @@ fn kept(entry: &Entry, step: &Step, brought: Brought) -> Outcome {
     if reported || ended { Outcome::default() } else { brought.outcome }
 }
 
-fn standing(call: &Call, entry: &Entry, attempt_id: Uuid) -> Result<Caller> {
+fn standing(call: &Call, entry: &Entry, attempt_id: Uuid, kind: Kind) -> Result<Caller> {
     let action = &entry.action;
     let known = action.attempt_id == Some(attempt_id) || action.reconcile_id == Some(attempt_id);
-    let earlier = !known && history::has_attempt(call, entry.action_id, attempt_id)?;
+    let earlier = !known && history::has_attempt(call, entry.action_id, attempt_id, kind)?;
     Ok(Caller { attempt_id, earlier })
 }
 

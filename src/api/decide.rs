@@ -67,6 +67,7 @@ pub fn idem_decide(call: &Call) -> Result<Datum> {
         },
         report: Report { resource_id: call.stored(4), note, response: kept, ..Report::default() },
         by_a_person: true,
+        ..Brought::default()
     };
     moved(call, Event::Decide(Decide { verdict, resource_id: resource_id.as_deref() }), brought)
 }

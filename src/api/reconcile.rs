@@ -30,7 +30,13 @@ pub fn idem_add_evidence(call: &Call) -> Result<Datum> {
         ..Report::default()
     };
     let event = |caller| Event::Evidence(Evidence { caller, finding, resource_id: resource_id.as_deref() });
-    let (step, _) = move_action(call, ids, event, |_, _| Ok(()), Brought { report, ..Brought::default() })?;
+    let (step, _) = move_action(
+        call,
+        ids,
+        event,
+        |_, _| Ok(()),
+        Brought { report, by_any_attempt: true, ..Brought::default() },
+    )?;
     Ok(answered(call, ids.0, &step))
 }
 
@@ -61,6 +67,7 @@ pub fn idem_resolve(call: &Call) -> Result<Datum> {
             candidates: call.stored(7),
             ..Report::default()
         },
+        by_any_attempt: true,
         ..Brought::default()
     };
     let event = |caller| {

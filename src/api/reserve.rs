@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::fingerprint::{digest, digest_argument};
 use super::{Judged, seconds};
 use crate::server::{self, Call, Changed, Tick, Value};
-use crate::store::history::{self, Report};
+use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome, Texts, misnamed};
 use crate::store::{apply::apply, installation, open::OpenActions, policy};
 use crate::{session, settings};
@@ -299,7 +299,7 @@ impl<'a> Reserve<'a> {
         let token = Some(self.ask.attempt_id);
         Ok(action.attempt_id == token
             || action.reconcile_id == token
-            || history::has_attempt(self.call, self.action_id, self.ask.attempt_id)?)
+            || history::has_attempt(self.call, self.action_id, self.ask.attempt_id, Kind::Any)?)
     }
 
     /// An attempt granted to this very transaction is not granted to it again.

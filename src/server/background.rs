@@ -140,7 +140,7 @@ pub fn databases() -> Vec<(Database, String)> {
 }
 
 /// Longer than any visit takes: what lasts longer hangs, at the door of a database that somebody holds locked.
-const LONGEST_VISIT: Duration = Duration::from_secs(8);
+const LONGEST_VISIT: Duration = Duration::from_secs(4);
 
 /// Sends a worker to `database` and waits until it has left.
 pub fn visit(database: Database) -> Visit {

@@ -79,11 +79,21 @@ fn next_n(table: &Table, action_id: Uuid) -> i32 {
     table.find_last(0, &of(action_id)).map_or(1, |row| row.values.count(N) + 1)
 }
 
+/// Which attempts a look-up in the history takes in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Those that carry the action out: only they can end it.
+    Effect,
+    /// Those and the reconciling ones.
+    Any,
+}
+
 /// True when the history has an attempt of `action_id` with the token `attempt_id`.
-pub fn has_attempt(call: &Call, action_id: Uuid, attempt_id: Uuid) -> Result<bool> {
+pub fn has_attempt(call: &Call, action_id: Uuid, attempt_id: Uuid, kind: Kind) -> Result<bool> {
     let mut found = false;
     Table::open(call, &ATTEMPTS)?.each(0, &of(action_id), |row| {
-        found = row.values.uuid(3) == Some(attempt_id);
+        let taken_in = kind == Kind::Any || !row.values.flag(5);
+        found = taken_in && row.values.uuid(3) == Some(attempt_id);
         Ok(!found)
     })?;
     Ok(found)

@@ -114,6 +114,8 @@ DECLARE
     swept @extschema@.idem_swept;
 BEGIN
     LOOP
+        -- A batch that a crash forgets is done again: nobody needs to wait for its flush.
+        PERFORM pg_catalog.set_config('synchronous_commit', 'off', true);
         swept := @extschema@.idem_sweep(1000);
         COMMIT;
         EXIT WHEN swept.visited OPERATOR(pg_catalog.<) 1000;

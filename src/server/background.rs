@@ -68,12 +68,13 @@ pub extern "C-unwind" fn idem_worker_main(database: pg_sys::Datum) {
     super::version::end_at_sigterm();
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(pg_sys::Oid::from(database.value() as u32)), None);
-    // What somebody set for the database is meant for his own sessions. No standby is waited for: what a sweep did
-    // and a failover forgets, the next sweep does again, and a shutdown must not hang here.
+    // What somebody set for the database is meant for his own sessions. No flush and no standby is waited for: what a
+    // sweep did and a crash forgets, the next sweep does again; sessions that wait for their own flush come first,
+    // and a shutdown does not hang here.
     for (name, value) in [
         (c"default_transaction_isolation", c"read committed"),
         (c"default_transaction_read_only", c"off"),
-        (c"synchronous_commit", c"local"),
+        (c"synchronous_commit", c"off"),
         (c"search_path", c"pg_catalog"),
         (c"row_security", c"off"),
         (c"lock_timeout", c"1s"),

@@ -8,6 +8,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use idem_rules::error::{Code, Error};
+
+use crate::server;
 use crate::server::background::{self, Database, Visit};
 use crate::settings;
 
@@ -49,7 +52,8 @@ pub fn launch() {
                 Visit::Absent => (pace.every.max(1) * 2).min(RAREST),
                 Visit::Refused => {
                     if !refused {
-                        background::log("pg_idem launcher: no free worker slot; raise max_worker_processes");
+                        let line = "pg_idem launcher: no free worker slot; raise max_worker_processes";
+                        server::log(Error::new(Code::Success, line));
                     }
                     refused = true;
                     break;

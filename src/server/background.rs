@@ -107,11 +107,6 @@ pub fn sleep(time: Duration) -> bool {
     go_on
 }
 
-/// Writes a line to the server's log.
-pub fn log(message: &str) {
-    pgrx::log!("{message}");
-}
-
 /// The databases that can be visited, with their names.
 pub fn databases() -> Vec<(Database, String)> {
     BackgroundWorker::transaction(|| {

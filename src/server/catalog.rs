@@ -66,13 +66,14 @@ pub struct Spec {
 }
 
 /// Number of specs that can be known at a time.
-const SPECS: usize = 8;
+const SPECS: usize = 16;
 
 /// Number of indexes a table of ours can have.
 pub(super) const MAX_INDEXES: usize = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct Known {
+    name: &'static CStr,
     pub(super) table: pg_sys::Oid,
     pub(super) indexes: [pg_sys::Oid; MAX_INDEXES],
 }
@@ -103,7 +104,9 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_s
 
 /// The object ids behind `spec`, looked up on first use. Errors: 55000 when library and SQL do not fit together.
 pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
-    if let Some(known) = KNOWN.with_borrow(|known| known[spec.place]) {
+    // The name too: two specs that were given one place by mistake would only keep pushing each other out.
+    let known = KNOWN.with_borrow(|known| known[spec.place]);
+    if let Some(known) = known.filter(|known| std::ptr::eq(known.name, spec.name)) {
         return Ok(known);
     }
     if !LISTENING.replace(true) {
@@ -116,7 +119,8 @@ pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
         let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };
         if oid == pg_sys::InvalidOid { Err(mismatch()) } else { Ok(oid) }
     };
-    let mut known = Known { table: oid_of(spec.name)?, indexes: [pg_sys::InvalidOid; MAX_INDEXES] };
+    let mut known =
+        Known { name: spec.name, table: oid_of(spec.name)?, indexes: [pg_sys::InvalidOid; MAX_INDEXES] };
     for (n, index) in spec.indexes.iter().enumerate() {
         known.indexes[n] = oid_of(index)?;
     }

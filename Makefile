@@ -7,6 +7,7 @@
 #   make demo            the same set-up, then the demonstration on a throw-away cluster
 #   make lint            formatting, clippy, the install script, licences of dependencies
 #   make bench           the benchmark
+#   make crash           500 rounds of killing each of postmaster, backends and clients under load (ROUNDS=…)
 #   make mutants         break each rule once and see that a test notices
 #
 # PG=16 takes another major version from Debian's directories, PG_CONFIG=/path/to/pg_config any other server.
@@ -44,7 +45,7 @@ CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
 # Every name in the script is qualified. A procedure that commits cannot have a SET clause; its body is qualified too.
 PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()'
 
-.PHONY: all install uninstall installcheck setup test demo lint bench mutants clean
+.PHONY: all install uninstall installcheck setup test demo lint bench crash mutants clean
 .DELETE_ON_ERROR:
 
 all: $(LIBRARY) $(SCRIPT)
@@ -102,6 +103,12 @@ lint: setup
 bench: setup
 	@$(MAKE) --no-print-directory install
 	@bench/run
+
+ROUNDS = 500
+crash: setup
+	@$(MAKE) --no-print-directory install
+	@for kill in postmaster backend client; do \
+		$(VENV)/bin/python tests/crash/run.py --kill $$kill --rounds $(ROUNDS) || exit 1; done
 
 mutants: setup
 	@$(VENV)/bin/python tests/mutants.py

@@ -53,7 +53,9 @@ macro_rules! sql_function {
 
 /// The functions by their names in SQL.
 mod functions {
-    use super::api::{attempt, decide, fingerprint, identity, policy, reconcile, reserve, status, sweep};
+    use super::api::{
+        attempt, decide, fingerprint, identity, policy, reconcile, reconcile_next, reserve, status, sweep,
+    };
 
     sql_function!(
         idem_reserve,
@@ -126,6 +128,12 @@ mod functions {
             "candidates",
             "next_probe_seconds"
         ]
+    );
+    sql_function!(
+        idem_reconcile_next,
+        pg_finfo_idem_reconcile_next,
+        reconcile_next::idem_reconcile_next,
+        ["max", "lease_seconds", "action_type", "tenant", "worker"]
     );
     sql_function!(idem_escalate, pg_finfo_idem_escalate, decide::idem_escalate, ["action_id", "note"]);
     sql_function!(

@@ -71,14 +71,14 @@ CREATE TABLE @extschema@.idem_open (
     action_type text        COLLATE "C" NOT NULL,
     CONSTRAINT idem_open_pkey PRIMARY KEY (action_id)
 ) USING heap WITH (fillfactor = 70);
-CREATE INDEX idem_open_visit_at ON @extschema@.idem_open (visit_at);
+CREATE INDEX idem_open_visit ON @extschema@.idem_open (queue, visit_at, due_at);
 CREATE INDEX idem_open_queue ON @extschema@.idem_open (queue, due_at);
 COMMENT ON INDEX @extschema@.idem_open_pkey IS 'One place for each action.';
 COMMENT ON TABLE @extschema@.idem_open IS 'Actions off the hot path, by what they wait for. A hint: the ledger''s row decides.';
 COMMENT ON COLUMN @extschema@.idem_open.queue IS 'approval, execution, lease, reconciliation, review or expiry.';
 COMMENT ON COLUMN @extschema@.idem_open.visit_at IS 'When the sweep has to look at it; NULL when it need not.';
-COMMENT ON INDEX @extschema@.idem_open_visit_at IS 'The order in which the sweep visits open actions.';
-COMMENT ON INDEX @extschema@.idem_open_queue IS 'The order in which each queue is served.';
+COMMENT ON INDEX @extschema@.idem_open_visit IS 'The order in which the sweep visits open actions, and reconcilers serve those that are due: by deadline.';
+COMMENT ON INDEX @extschema@.idem_open_queue IS 'The order in which the other queues are served.';
 
 CREATE TABLE @extschema@.idem_attempt (
     action_id   uuid        NOT NULL,

@@ -55,3 +55,25 @@ CREATE TYPE @extschema@.idem_swept AS (
     removed bigint
 );
 COMMENT ON TYPE @extschema@.idem_swept IS 'What one batch of idem_sweep did.';
+
+CREATE TYPE @extschema@.idem_reconciliation AS (
+    action_id           uuid,
+    attempt_id          uuid,
+    fence               bigint,
+    lease_expires_at    timestamptz,
+    tenant              text,
+    key                 text,
+    action_type         text,
+    actor               text,
+    target              text,
+    fingerprint         bytea,
+    attempt             integer,
+    provider_key        uuid,
+    external_request_id text,
+    reason              text,
+    evidence            jsonb,
+    probes              integer,
+    deadline_at         timestamptz,
+    lookup_hint         text
+);
+COMMENT ON TYPE @extschema@.idem_reconciliation IS 'What idem_reconcile_next gives a reconciler: an unknown action that is his until lease_expires_at, and what is known of it.';

@@ -9,7 +9,7 @@ BEGIN
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id', 'FUNCTION idem_key',
             'FUNCTION idem_canonical', 'FUNCTION idem_fingerprint', 'FUNCTION idem_fingerprint_text',
             'FUNCTION idem_action_fingerprint']
-        WHEN 'reconcile' THEN ARRAY['FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
+        WHEN 'reconcile' THEN ARRAY['FUNCTION idem_reconcile_next', 'FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
             'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen']

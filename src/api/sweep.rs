@@ -200,7 +200,8 @@ impl Sweep<'_> {
         self.swept.visited += 1;
         let now = server::clock();
         let judged = Judged::read(self.call, &entry.action, &entry.action_type()?)?;
-        let step = transition(Some(&entry.action), &Event::Visit, judged.policies(), now)?;
+        let step =
+            transition(Some(&entry.action), &Event::Visit { open_children: false }, judged.policies(), now)?;
         let changed = match step.answer {
             Answer::Nothing => return Ok(Visited::NotDue),
             Answer::Remove => ledger.remove(entry),

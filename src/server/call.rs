@@ -13,7 +13,7 @@ use super::values::{self, bytes_of};
 
 /// One call of an SQL function of ours.
 pub struct Call {
-    fcinfo: pg_sys::FunctionCallInfo,
+    pub(super) fcinfo: pg_sys::FunctionCallInfo,
     names: &'static [&'static str],
 }
 
@@ -46,6 +46,8 @@ pub enum Value<'a> {
     Time(Time),
     /// bytea
     Bytes(&'a [u8]),
+    /// jsonb, from its text
+    Json(String),
     /// Passed through as it is.
     Datum(pg_sys::Datum),
 }

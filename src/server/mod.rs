@@ -12,6 +12,7 @@ pub mod background;
 mod call;
 mod catalog;
 mod raise;
+mod rows;
 mod scan;
 mod table;
 mod values;
@@ -21,9 +22,10 @@ mod xact;
 pub use call::{Body, Call, Jsonb, Value, enter, finfo};
 pub use catalog::{Column, Spec, Type, generation};
 pub use raise::{log, warn};
+pub use rows::Rows;
 pub use scan::{Bound, Key};
 pub use table::{Changed, Row, Table, serialization};
-pub use values::{Values, text_datum};
+pub use values::{Values, json_of, json_time, text_datum};
 pub use version::reserve_setting_names;
 pub use xact::{
     Tick, assign_transaction_id, clock, encoding, force_sync_commit, in_subtransaction,

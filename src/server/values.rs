@@ -226,6 +226,41 @@ pub fn text_datum(text: &str) -> pg_sys::Datum {
     }
 }
 
+/// A jsonb datum from its text.
+fn json_datum(text: &str) -> pg_sys::Datum {
+    let text = text_datum(text);
+    // SAFETY: jsonb_in takes a NUL-terminated string and never returns NULL: it raises where the text is no document.
+    unsafe {
+        let text = pg_sys::Datum::from(pg_sys::text_to_cstring(text.cast_mut_ptr()));
+        pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(text)]).unwrap_or(pg_sys::Datum::from(0))
+    }
+}
+
+/// The text of a stored document.
+pub fn json_of(document: pg_sys::Datum) -> Result<String> {
+    // SAFETY: the datum is a jsonb by the column's declared type; unpacked, so that its container is aligned behind the
+    // full length word. The text is NUL-terminated.
+    unsafe {
+        let unpacked = pg_sys::pg_detoast_datum(document.cast_mut_ptr());
+        let bytes = pgrx::varlena_to_byte_slice(unpacked);
+        let container = bytes.as_ptr().cast_mut().cast();
+        let text = pg_sys::JsonbToCString(std::ptr::null_mut(), container, bytes.len() as i32);
+        utf8(std::ffi::CStr::from_ptr(text).to_bytes(), "a stored document").map(Cow::into_owned)
+    }
+}
+
+/// A time as to_jsonb writes it, without the quotes.
+pub fn json_time(time: Time) -> String {
+    // MAXDATELEN and the NUL behind it.
+    let mut buffer = [0 as std::ffi::c_char; 129];
+    // SAFETY: the buffer has the size that the function asks for, and the text in it is NUL-terminated.
+    unsafe {
+        let (datum, zone) = (time_datum(time), std::ptr::null());
+        pg_sys::JsonEncodeDateTime(buffer.as_mut_ptr(), datum, pg_sys::TIMESTAMPTZOID, zone);
+        std::ffi::CStr::from_ptr(buffer.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
 /// Text in the database's encoding as UTF-8.
 pub(super) fn utf8<'a>(bytes: &'a [u8], what: &str) -> Result<Cow<'a, str>> {
     if bytes.is_ascii() || xact::is_utf8() {
@@ -261,6 +296,7 @@ pub(super) fn datum_of(value: Value) -> (pg_sys::Datum, bool) {
         Value::Uuid(uuid) => uuid_datum(uuid),
         Value::Time(time) => time_datum(time),
         Value::Bytes(bytes) => bytes_datum(bytes),
+        Value::Json(text) => json_datum(&text),
         Value::Datum(datum) => datum,
     };
     (datum, false)

@@ -32,6 +32,13 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// How far the cursor of `purpose` has come, as of now.
+    pub fn peek(call: &Call, purpose: &str) -> Result<Time> {
+        let keys = [Key(1, Bound::Text(text_datum(purpose)))];
+        let row = Table::open(call, &SPEC)?.find(0, &keys);
+        Ok(row.and_then(|row| row.values.time(1)).unwrap_or(Time::MIN))
+    }
+
     /// Locks the cursor of `purpose`; `None` when another sweep has it, or it is missing.
     pub fn lock(call: &Call, purpose: &str) -> Result<Option<Cursor>> {
         let table = Table::open(call, &SPEC)?;

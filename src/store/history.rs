@@ -4,6 +4,7 @@
 //! so that n is simply one more than the last.
 
 use idem_rules::action::Time;
+use idem_rules::canonical::json_string;
 use idem_rules::error::Result;
 use idem_rules::transition::Ended;
 use pgrx::pg_sys::Datum;
@@ -156,6 +157,33 @@ pub fn add_events(
         table.insert(&values);
     }
     Ok(())
+}
+
+/// What has been found out about `action_id` so far, in order, as a JSON array; `None` for nothing.
+pub fn findings(call: &Call, action_id: Uuid) -> Result<Option<String>> {
+    let mut found = Vec::new();
+    Table::open(call, &EVENTS)?.each(0, &of(action_id), |row| {
+        let values = &row.values;
+        if values.datum(7).is_none() && values.datum(8).is_none() {
+            return Ok(true);
+        }
+        let mut members = vec![format!("\"attempt\":{}", values.count(3))];
+        members.extend(values.time(2).map(|at| format!("\"at\":\"{}\"", server::json_time(at))));
+        for (n, Column(name, r#type)) in EVENTS.columns.iter().enumerate() {
+            let Some(datum) = values.datum(n) else { continue };
+            let value = match r#type {
+                Type::Jsonb => server::json_of(datum)?,
+                Type::Text if !matches!(*name, "role" | "session_role") => {
+                    json_string(&values.text(n)?.unwrap_or_default())
+                }
+                _ => continue,
+            };
+            members.push(format!("\"{name}\":{value}"));
+        }
+        found.push(format!("{{{}}}", members.join(",")));
+        Ok(true)
+    })?;
+    Ok((!found.is_empty()).then(|| format!("[{}]", found.join(","))))
 }
 
 /// Empties what a tombstone's history does not keep.

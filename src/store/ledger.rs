@@ -298,6 +298,21 @@ impl Entry {
         self.row.values.datum(at::TENANT)
     }
 
+    /// The action's key, as stored.
+    pub fn key(&self) -> Option<Datum> {
+        self.row.values.datum(at::KEY)
+    }
+
+    /// Who the action is for.
+    pub fn actor(&self) -> Option<Datum> {
+        self.row.values.datum(at::ACTOR)
+    }
+
+    /// What the action is done to.
+    pub fn target(&self) -> Option<Datum> {
+        self.row.values.datum(at::TARGET)
+    }
+
     /// The stored response.
     pub fn response(&self) -> Option<Datum> {
         self.row.values.datum(at::RESPONSE)

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use idem_rules::action::Time;
 use idem_rules::error::Result;
-use idem_rules::expiry::Open;
+use idem_rules::expiry::{Open, QUEUES, Queue};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use crate::server::{self, Bound, Call, Changed, Column, Key, Row, Spec, Table, Tick, Type, Values};
+use crate::server::{
+    self, Bound, Call, Changed, Column, Key, Row, Spec, Table, Tick, Type, Values, text_datum,
+};
 
 const SPEC: Spec = Spec {
     place: 1,
@@ -24,7 +26,7 @@ const SPEC: Spec = Spec {
         Column("tenant", Type::Text),
         Column("action_type", Type::Text),
     ],
-    indexes: &[c"idem_open_pkey", c"idem_open_visit_at", c"idem_open_queue"],
+    indexes: &[c"idem_open_pkey", c"idem_open_visit", c"idem_open_queue"],
 };
 
 const ACTION_ID: usize = 0;
@@ -33,6 +35,31 @@ const DUE_AT: usize = 2;
 const VISIT_AT: usize = 3;
 const TENANT: usize = 4;
 const ACTION_TYPE: usize = 5;
+
+/// Index of (queue, visit_at, due_at).
+const VISIT: usize = 1;
+/// Index of (queue, due_at).
+const QUEUED: usize = 2;
+
+/// One place in a queue.
+pub struct Place(Row);
+
+impl Place {
+    /// Whose place it is.
+    pub fn action_id(&self) -> Uuid {
+        self.0.values.uuid(ACTION_ID).unwrap_or_default()
+    }
+
+    /// The action's tenant, in the database's encoding.
+    pub fn tenant(&self) -> &[u8] {
+        self.0.values.raw_text(TENANT).unwrap_or_default()
+    }
+
+    /// The action's type, in the database's encoding.
+    pub fn action_type(&self) -> &[u8] {
+        self.0.values.raw_text(ACTION_TYPE).unwrap_or_default()
+    }
+}
 
 /// The table of open actions, open.
 pub struct OpenActions(Table);
@@ -104,11 +131,38 @@ impl OpenActions {
     /// Identities whose place has to be visited by `up_to`, earliest first, at most `max`.
     pub fn to_visit(&self, up_to: Time, max: usize) -> Result<Vec<Uuid>> {
         let mut found = Vec::new();
-        self.0.each(1, &[Key(1, Bound::UpTo(up_to))], |row| {
-            found.extend(row.values.uuid(ACTION_ID));
-            Ok(found.len() < max)
-        })?;
-        Ok(found)
+        for queue in QUEUES {
+            let mut taken = 0;
+            self.0.each(VISIT, &[in_queue(queue), Key(2, Bound::UpTo(up_to))], |row| {
+                found.extend(row.values.time(VISIT_AT).zip(row.values.uuid(ACTION_ID)));
+                taken += 1;
+                Ok(taken < max)
+            })?;
+        }
+        found.sort_unstable();
+        Ok(found.into_iter().take(max).map(|(_, action_id)| action_id).collect())
+    }
+
+    /// Places in `queue` that are due at `now`, the longest due first, until `take` says false.
+    pub fn each_due(
+        &self,
+        queue: Queue,
+        now: Time,
+        mut take: impl FnMut(Place) -> Result<bool>,
+    ) -> Result<()> {
+        self.0.each(QUEUED, &[in_queue(queue), Key(2, Bound::UpTo(now))], |row| take(Place(row)))
+    }
+
+    /// Places in `queue` that are due at `now` and to be visited later than that, the earliest visit first, until
+    /// `take` says false. For the queue of reconciliation: those before their deadline, the nearest first.
+    pub fn each_due_by_visit(
+        &self,
+        queue: Queue,
+        now: Time,
+        mut take: impl FnMut(Place) -> Result<bool>,
+    ) -> Result<()> {
+        let keys = [in_queue(queue), Key(2, Bound::After(now)), Key(3, Bound::UpTo(now))];
+        self.0.each(VISIT, &keys, |row| take(Place(row)))
     }
 
     /// Puts off the visit of an action that cannot be judged. Does not wait.
@@ -124,6 +178,10 @@ impl OpenActions {
     pub fn forget(&self, action_id: Uuid) -> bool {
         self.find(action_id).is_none_or(|row| self.0.delete(&row) != Changed::Busy)
     }
+}
+
+fn in_queue(queue: Queue) -> Key {
+    Key(1, Bound::Text(text_datum(queue.word())))
 }
 
 fn key(action_id: Uuid) -> [Key; 1] {

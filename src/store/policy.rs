@@ -1,5 +1,6 @@
 //! Action types: `idem_action_type`, one row a version, read once a session and again after a change.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -92,6 +93,12 @@ pub fn version(call: &Call, name: &str, version: i32) -> Result<Rc<Policy>> {
         Err(Error::new(Code::Corrupted, format!("version {version} of an action type is missing"))
             .hint("Rows of idem_action_type are never removed; restore them from a dump."))
     })
+}
+
+/// How a reconciler finds out about an action of the type `name`, as the type says.
+pub fn lookup_hint(call: &Call, name: &str) -> Result<Option<String>> {
+    let row = Table::open(call, &SPEC)?.find_last(0, &named(name));
+    row.map_or(Ok(None), |row| Ok(row.values.text(20)?.map(Cow::into_owned)))
 }
 
 /// Tells every session, at commit, to read the action types again.

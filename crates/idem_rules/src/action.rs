@@ -275,9 +275,11 @@ impl Action {
         self.flags.escalated || self.deadline_at.is_some_and(|deadline| deadline <= now)
     }
 
-    /// True when a terminal action's retention is over, whether or not a worker has been here.
+    /// True when a terminal action's retention is over, whether or not a worker has been here. Reports that contradict
+    /// each other are kept until a person has decided.
     pub fn retention_over(&self, now: Time) -> bool {
-        self.state.is_terminal() && self.expires_at.is_some_and(|end| end <= now)
+        let undecided = self.flags.discrepancy && self.state != State::Expired;
+        self.state.is_terminal() && !undecided && self.expires_at.is_some_and(|end| end <= now)
     }
 
     /// The state as a reader has to see it at `now`.

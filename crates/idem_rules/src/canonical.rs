@@ -97,6 +97,14 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
+/// The quoted form of a string.
+pub fn json_string(text: &str) -> String {
+    let mut quoted = Vec::with_capacity(text.len() + 2);
+    push_string(&mut quoted, text.as_bytes());
+    // Only ASCII characters were escaped, and with ASCII ones.
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
 /// Appends the inside of a quoted string.
 pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     let mut copied = 0;

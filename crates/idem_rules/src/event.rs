@@ -29,10 +29,15 @@ pub enum Event<'a> {
     },
     /// Somebody reports what he saw, outside a reconciling attempt.
     Evidence(Evidence<'a>),
+    /// A reconciler asks for the action, to find out what became of it. Never grants the effect.
+    Reconcile(Ask),
     /// A reconciling attempt reports what it found.
     Resolve(Resolve<'a>),
     /// The worker came by.
-    Visit,
+    Visit {
+        /// A compensation or a message that belongs to the action has not ended: the record stays.
+        open_children: bool,
+    },
     /// Asks a person to look.
     Escalate,
     /// A person decides.

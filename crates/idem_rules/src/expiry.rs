@@ -38,8 +38,9 @@ pub(crate) fn end(action: &Action, state: State, granted: &Policy, now: Time) ->
 /// The worker came by: whatever is due by the clock alone.
 ///
 /// started past its lease → unknown; proposed or approved past its time → rejected; unknown past its deadline →
-/// escalated; terminal past its retention → expired; a tombstone past its time → [`Answer::Remove`].
-pub(crate) fn visit(action: &Action, policies: Policies, now: Time) -> Result<Step> {
+/// escalated; terminal past its retention → expired; a tombstone past its time → [`Answer::Remove`]. A record
+/// with open children stays.
+pub(crate) fn visit(action: &Action, open_children: bool, policies: Policies, now: Time) -> Result<Step> {
     let granted = policies.granted;
     match action.state {
         State::Started if !action.lease_alive(now) => {
@@ -57,6 +58,7 @@ pub(crate) fn visit(action: &Action, policies: Policies, now: Time) -> Result<St
             let next = Action { flags, ..action.clone() };
             Ok(Step::to(next, Answer::State(State::Unknown)).event("escalated"))
         }
+        _ if open_children => Ok(Step::unchanged(Answer::Nothing)),
         State::Expired if action.retention_over(now) => Ok(Step::unchanged(Answer::Remove)),
         State::Committed | State::Failed | State::Rejected if action.retention_over(now) => {
             // Expiry is judged at read time, so the tombstone's time began when retention ended, however late
@@ -95,6 +97,10 @@ pub enum Queue {
     Expiry,
 }
 
+/// Every queue.
+pub const QUEUES: [Queue; 6] =
+    [Queue::Approval, Queue::Execution, Queue::Lease, Queue::Reconciliation, Queue::Review, Queue::Expiry];
+
 impl Queue {
     /// The word in the table.
     pub const fn word(self) -> &'static str {
@@ -126,6 +132,17 @@ pub struct Open {
 /// retention cursors come by in time.
 pub fn open(action: &Action, now: Time) -> Option<Open> {
     let at = |queue, due_at: Option<Time>, visit_at| Open { queue, due_at: due_at.unwrap_or(now), visit_at };
+    if action.flags.discrepancy {
+        let visit_at = match action.state {
+            State::Started => Some(action.lease_expires_at),
+            State::Unknown if !action.flags.escalated => Some(action.deadline_at),
+            State::Proposed | State::Approved | State::Expired => None,
+            _ => Some(None),
+        };
+        if let Some(visit_at) = visit_at {
+            return Some(at(Queue::Review, action.lease_expires_at.or(action.due_at), visit_at));
+        }
+    }
     match action.state {
         State::Proposed => Some(at(Queue::Approval, Some(action.created_at), action.approval_expires_at)),
         State::Approved => Some(at(Queue::Execution, Some(now), action.approval_expires_at)),
@@ -133,7 +150,11 @@ pub fn open(action: &Action, now: Time) -> Option<Open> {
         State::Started if action.lease_expires_at == Some(action.visit_at) => None,
         State::Started => Some(at(Queue::Lease, action.lease_expires_at, action.lease_expires_at)),
         State::Unknown if action.flags.escalated => Some(at(Queue::Review, action.due_at, None)),
-        State::Unknown => Some(at(Queue::Reconciliation, action.due_at, action.deadline_at)),
+        // Not due again before whoever is at it has had his time.
+        State::Unknown => {
+            let due_at = action.due_at.max(action.reconcile_lease_expires_at);
+            Some(at(Queue::Reconciliation, due_at, action.deadline_at))
+        }
         State::Retryable => Some(at(Queue::Execution, action.due_at, None)),
         State::Committed | State::Failed | State::Rejected | State::Expired => {
             let (passes, slack) = match action.state {

@@ -110,8 +110,18 @@ fn started(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Tim
     if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {
         return execute(action, ask, lease, policies, now);
     }
+    lapsing(action, policies, now, |lapsed| unknown(lapsed, ask, lease, policies, now))
+}
+
+/// Takes notice that a started action's lease is over, and judges it as what it is then.
+fn lapsing(
+    action: &Action,
+    policies: Policies,
+    now: Time,
+    judge: impl FnOnce(&Action) -> Result<Step>,
+) -> Result<Step> {
     let (lapsed, ended) = lapse(action, policies, now);
-    let mut step = unknown(&lapsed, ask, lease, policies, now)?;
+    let mut step = judge(&lapsed)?;
     step.ended.splice(0..0, ended);
     step.events.insert(0, "lapsed");
     step.next.get_or_insert(lapsed);
@@ -142,6 +152,28 @@ fn retryable(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
         return execute(action, ask, lease, policies, now);
     }
     Ok(wait(Decision::Pending, action.due_at, now))
+}
+
+/// Judges a reconciler who came by himself. What may simply be repeated is his as well: nobody else may ever ask for it.
+pub(crate) fn take_over(action: &Action, ask: &Ask, policies: Policies, now: Time) -> Result<Step> {
+    let lease = policies.current.lease_for(ask.lease)?;
+    let judge = |action: &Action| {
+        if action.needs_review(now) || action.flags.discrepancy {
+            return Ok(told(Decision::Review));
+        }
+        if action.reconciler_alive(now) {
+            return Ok(wait(Decision::Unknown, action.reconcile_lease_expires_at, now));
+        }
+        if !action.is_due(now) {
+            return Ok(wait(Decision::Unknown, action.due_at, now));
+        }
+        reconcile(action, ask, lease, now)
+    };
+    match action.state {
+        State::Started if !action.lease_alive(now) => lapsing(action, policies, now, judge),
+        State::Unknown => judge(action),
+        _ => Ok(told(Decision::Pending)),
+    }
 }
 
 /// Grants a reconciling attempt: its own lease and token, the fence raised, the attempt count not.

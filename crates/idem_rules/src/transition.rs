@@ -174,6 +174,7 @@ pub fn transition(action: Option<&Action>, event: &Event, policies: Policies, no
         Event::Release(caller) => attempt::release(action, *caller, policies, now),
         Event::Dispatch { caller, held } => attempt::dispatch(action, *caller, *held, policies, now),
         Event::Evidence(evidence) => reconcile::evidence(action, evidence),
+        Event::Reconcile(ask) => reserve::take_over(action, ask, policies, now),
         Event::Resolve(resolve) => reconcile::resolve(action, resolve, policies, now),
         Event::Escalate => reconcile::escalate(action),
         Event::Decide(decide) => reconcile::decide(action, decide, policies, now),
@@ -181,7 +182,7 @@ pub fn transition(action: Option<&Action>, event: &Event, policies: Policies, no
         Event::Approve(approve) => approval::approve(action, approve, policies, now),
         Event::Reject => approval::reject(action, policies, now),
         Event::Withdraw => approval::withdraw(action, policies, now),
-        Event::Visit => expiry::visit(action, policies, now),
+        Event::Visit { open_children } => expiry::visit(action, *open_children, policies, now),
     }
 }
 

@@ -226,7 +226,7 @@ impl World {
                     self.probe(n, happening);
                 }
             }
-            19..=20 => drop(self.moves(&Event::Visit)),
+            19..=20 => drop(self.moves(&VISIT)),
             21..=23 => drop(self.moves(&Event::Approve(approval()))),
             24 => drop(self.moves(&Event::Reopen)),
             25 if happening.choice & 1 == 0 => drop(self.moves(&Event::Withdraw)),

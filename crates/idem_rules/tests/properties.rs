@@ -145,7 +145,7 @@ impl Story {
             16..=18 => {
                 Event::Resolve(Resolve { caller: who, finding, resource_id, next_probe: None, random: 0.5 })
             }
-            19 => Event::Visit,
+            19 => VISIT,
             20 if bit(0) => Event::Escalate,
             20 => Event::Withdraw,
             21 if bit(0) => decide(
@@ -154,7 +154,7 @@ impl Story {
             21 => Event::Reopen,
             22..=23 => Event::Approve(approval()),
             24 if bit(0) => Event::Reject,
-            24 => Event::Visit,
+            24 => VISIT,
             _ => {
                 // The type is changed.
                 let version = self.versions.len() as i32 + 1;
@@ -223,7 +223,7 @@ impl Story {
             prop_assert!(sticky || after.state == State::Unknown, "sticky");
         }
         if state == Some(State::Committed) && after.state != State::Committed {
-            prop_assert!(decided || (after.state == State::Expired && matches!(event, Event::Visit)));
+            prop_assert!(decided || (after.state == State::Expired && event == &VISIT));
         }
         if self.reported && !decided && state != Some(State::Expired) {
             let kept = after.flags.positive_evidence || after.flags.discrepancy;

@@ -12,6 +12,8 @@ pub use idem_rules::transition::{
 };
 pub use uuid::Uuid;
 
+/// The worker comes by an action that has no children.
+pub const VISIT: Event = Event::Visit { open_children: false };
 /// When every story begins.
 pub const T0: Time = 1_700_000_000 * SECOND;
 /// The lease of every policy here.
@@ -181,7 +183,7 @@ pub fn unknown(policy: &Policy) -> Action {
     if policy.marks_dispatch {
         action = moved(&action, &dispatch(caller(1)), policy, T0 + SECOND);
     }
-    moved(&action, &Event::Visit, policy, T0 + LEASE)
+    moved(&action, &VISIT, policy, T0 + LEASE)
 }
 
 /// As [`unknown`], and attempt 2 (token 2) was granted at `now`.
@@ -226,7 +228,7 @@ pub fn rejected(policy: &Policy) -> Action {
 }
 
 pub fn expired(policy: &Policy) -> Action {
-    moved(&committed(policy), &Event::Visit, policy, T0 + SECOND + policy.ttl)
+    moved(&committed(policy), &VISIT, policy, T0 + SECOND + policy.ttl)
 }
 
 /// An action in `state`, with nothing else special.

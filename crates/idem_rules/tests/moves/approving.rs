@@ -116,7 +116,7 @@ fn withdraw(action: &Action, policy: &Policy) -> (Answer, Action) {
 #[test]
 fn withdraw_before_anything_was_dispatched_stops() {
     let policy = approving();
-    let silent = moved(&started(&policy), &Event::Visit, &policy, T0 + LEASE);
+    let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
     let released = moved(&started(&policy), &Event::Release(caller(1)), &policy, T0);
     for action in [proposed(&policy), approved(&policy), released, silent] {
         let (answer, row) = withdraw(&action, &policy);

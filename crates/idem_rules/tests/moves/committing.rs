@@ -55,7 +55,7 @@ fn unknown_by_its_attempt_commits() {
 #[test]
 fn unknown_by_an_earlier_attempt_commits() {
     let policy = policy(Class::ReadOnly);
-    let action = moved(&repeated(&policy, T0 + LEASE), &Event::Visit, &policy, T0 + 2 * LEASE);
+    let action = moved(&repeated(&policy, T0 + LEASE), &VISIT, &policy, T0 + 2 * LEASE);
     let row = moved(&action, &commit(earlier(1)), &policy, T0 + 2 * LEASE);
     assert_eq!((row.state, row.attempt, row.attempt_id), (State::Committed, 2, Some(token(1))));
     // It owns the commit from now on; the later attempt does not.

@@ -41,7 +41,7 @@ fn mark_unknown_counts_as_the_mark_of_a_dispatch() {
     let marked = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + SECOND);
     assert_eq!(told(&marked, prober(2), &policy, T0 + SECOND).0, Decision::Reconcile);
     // Also when the worker came first and found no mark.
-    let silent = moved(&started(&policy), &Event::Visit, &policy, T0 + LEASE);
+    let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
     assert_eq!(told(&silent, prober(2), &policy, T0 + 2 * LEASE).0, Decision::Execute);
     let late = moved(&silent, &Event::MarkUnknown(caller(1)), &policy, T0 + 2 * LEASE);
     assert_eq!(told(&late, prober(2), &policy, T0 + 2 * LEASE).0, Decision::Reconcile);
@@ -58,7 +58,7 @@ fn the_settle_delay_counts_from_the_latest_of_all_open_attempts() {
     let second = moved(&marked, &short, &policy, T0);
     let marked = moved(&second, &Event::MarkUnknown(caller(2)), &policy, T0);
     assert_eq!(marked.settle_from, Some(T0 + LEASE));
-    assert_eq!(moved(&second, &Event::Visit, &policy, T0 + SECOND).settle_from, Some(T0 + LEASE));
+    assert_eq!(moved(&second, &VISIT, &policy, T0 + SECOND).settle_from, Some(T0 + LEASE));
     assert_eq!(moved(&second, &Event::Release(caller(2)), &policy, T0).settle_from, Some(T0 + LEASE));
     // What is closed counts no more.
     let closed = moved(&started(&policy), &Event::Release(caller(1)), &policy, T0);
@@ -185,7 +185,7 @@ fn fail_is_sticky_while_an_earlier_outcome_is_open() {
 #[test]
 fn fail_from_unknown_closes_only_its_own_outcome() {
     let policy = policy(Class::ReadOnly);
-    let lapsed = moved(&second_try(&policy), &Event::Visit, &policy, T0 + 2 * LEASE);
+    let lapsed = moved(&second_try(&policy), &VISIT, &policy, T0 + 2 * LEASE);
     let row = moved(&lapsed, &fail(refusal(caller(2))), &policy, T0 + 2 * LEASE);
     assert_eq!((row.state, row.flags.own_closed, row.flags.open_before), (State::Unknown, true, true));
     assert_eq!(row.due_at, lapsed.due_at);

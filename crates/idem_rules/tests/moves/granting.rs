@@ -38,7 +38,7 @@ fn window_of_a_new_provider_key_begins_with_its_own_first_grant() {
     let now = T0 + 1000 * SECOND;
     let second = moved(&failed, &Event::Reserve(ask(2)), &policy, now);
     assert_eq!((second.generation, second.window_start()), (1, Some(now)));
-    let lapsed = moved(&second, &Event::Visit, &policy, now + LEASE);
+    let lapsed = moved(&second, &VISIT, &policy, now + LEASE);
     let last = now + policy.provider_key_window - LEASE;
     assert_eq!(told(&lapsed, prober(3), &policy, last).0, Decision::Execute);
     assert_eq!(told(&lapsed, prober(3), &policy, last + 1).0, Decision::Reconcile);
@@ -51,7 +51,7 @@ fn window_of_a_new_provider_key_begins_with_its_own_first_grant() {
 #[test]
 fn an_undispatched_outcome_may_be_repeated_and_a_dispatched_one_not() {
     let policy = marking();
-    let silent = moved(&started(&policy), &Event::Visit, &policy, T0 + LEASE);
+    let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
     assert_eq!(told(&silent, prober(2), &policy, T0 + LEASE).0, Decision::Execute);
     assert_eq!(told(&unknown(&policy), prober(2), &policy, T0 + LEASE).0, Decision::Reconcile);
     // One dispatched attempt is enough, however many silent ones follow.
@@ -78,7 +78,7 @@ fn what_a_restore_forgot_is_repeated_only_where_that_is_no_harm() {
     }
     // A mark that is not there says nothing: the restore may have forgotten it.
     let policy = marking();
-    let silent = moved(&started(&policy), &Event::Visit, &policy, T0 + LEASE);
+    let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
     let restored = flagged(silent, |flags| flags.restored = true);
     assert_eq!(told(&restored, prober(2), &policy, T0 + LEASE).0, Decision::Reconcile);
     assert_eq!(step(&restored, &Event::Withdraw, &policy, T0 + LEASE).answer, Answer::TooLate);
@@ -120,7 +120,7 @@ fn attempts_run_out_with_an_outcome_open() {
     assert_eq!(told(&unknown(&policy), ask(2), &policy, T0 + LEASE).0, Decision::Execute);
     let second = repeated(&policy, T0 + LEASE);
     let end = T0 + 2 * LEASE;
-    let lapsed = moved(&second, &Event::Visit, &policy, end);
+    let lapsed = moved(&second, &VISIT, &policy, end);
     for action in [second, lapsed] {
         let step = step(&action, &Event::Reserve(ask(3)), &policy, end);
         assert_eq!(decision(&step), Decision::Review);

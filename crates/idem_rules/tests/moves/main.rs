@@ -13,3 +13,4 @@ mod nothing_else;
 mod owning;
 mod resolving;
 mod retention;
+mod taking_over;

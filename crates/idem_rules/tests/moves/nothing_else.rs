@@ -39,7 +39,8 @@ fn events(who: Caller) -> Vec<(&'static str, Event<'static>)> {
                 random: 0.5,
             }),
         ),
-        ("visit", Event::Visit),
+        ("reconcile", Event::Reconcile(ask(0))),
+        ("visit", VISIT),
         ("escalate", Event::Escalate),
         ("decide applied", decide(Verdict::Applied)),
         ("decide not_applied", decide(Verdict::NotApplied)),
@@ -61,6 +62,7 @@ fn legal(state: State, event: &str) -> &'static [State] {
         (Proposed, "reserve") => &[Rejected],
         (Approved, "reserve") => &[Started, Rejected, Proposed, Failed],
         (Started, "reserve") => &[Started, Unknown, Rejected],
+        (Started, "reconcile") => &[Unknown],
         (Started, "commit" | "commit other" | "record") => &[Committed, Started],
         (Started, "mark_unknown" | "visit") => &[Unknown],
         (Started, "fail" | "not_sent" | "release") => &[Unknown, Retryable, Failed],
@@ -179,7 +181,7 @@ fn same_action(before: &Action, after: &Action, name: &str) {
 fn allowed(event: &str) -> Vec<State> {
     use State::*;
     match event {
-        "reserve" | "conflict" | "visit" | "withdraw" => STATES.to_vec(),
+        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" => STATES.to_vec(),
         "commit" | "commit other" => vec![Started, Unknown, Committed],
         "mark_unknown" => vec![Started, Unknown],
         "fail" | "not_sent" => vec![Started, Unknown, Retryable, Failed],

@@ -33,7 +33,7 @@ fn evidence_in_unknown_is_kept_and_shuts_out_the_contrary() {
 #[test]
 fn evidence_counts_as_the_mark_of_a_dispatch() {
     let policy = marking();
-    let silent = moved(&started(&policy), &Event::Visit, &policy, T0 + LEASE);
+    let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
     let row = moved(&silent, &evidence(caller(1), Finding::Applied), &policy, T0 + LEASE);
     assert!(row.flags.open_dispatched && row.flags.ever_dispatched);
     assert_eq!(told(&row, prober(2), &policy, T0 + LEASE).0, Decision::Reconcile);

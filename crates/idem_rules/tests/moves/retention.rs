@@ -5,7 +5,7 @@ use idem_rules::expiry::{Open, Queue, REMOVE_AFTER, SCRUB_AFTER, open};
 use crate::common::*;
 
 fn visited(action: &Action, policy: &Policy, now: Time) -> Step {
-    step(action, &Event::Visit, policy, now)
+    step(action, &VISIT, policy, now)
 }
 
 fn nothing() -> Step {

@@ -94,7 +94,7 @@ impl State {
 }
 
 /// What stands in the ledger about one action, without the texts and documents that no rule reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Action {
     /// Digest of what was asked for, in scope.
     pub fingerprint: [u8; 32],
@@ -155,7 +155,7 @@ pub struct Action {
 }
 
 /// What is true or false of an action. Stored as one integer, one bit each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags {
     /// An attempt before the last one has an open outcome.
     pub open_before: bool,

@@ -111,6 +111,12 @@ fn not_applied(action: &Action, resolve: &Resolve, policies: Policies, now: Time
         let next = probe_again(action, settled_at.max(now.saturating_add(resolve.next_probe.unwrap_or(0))));
         return Step::to(next, Answer::State(State::Unknown));
     }
+    // What a probe saw may be as old as its grant, and its fence is not older than that. One that was granted before
+    // all could show has to be followed by one that was not, however late it reports.
+    if action.fence < settled_at {
+        let next = probe_again(action, now.saturating_add(resolve.next_probe.unwrap_or(0)));
+        return Step::to(next, Answer::State(State::Unknown));
+    }
     let apart = action.probed_at.map(|last| last.saturating_add(granted.probe_interval));
     if let Some(counts_at) = apart.filter(|counts_at| now < *counts_at) {
         return Step::to(probe_again(action, counts_at), Answer::State(State::Unknown));

@@ -155,6 +155,20 @@ fn not_applied_counts_only_after_the_settle_delay() {
 }
 
 #[test]
+fn not_applied_counts_only_from_a_probe_that_began_after_the_settle_delay() {
+    let policy = Policy { probes_required: 1, ..careful() };
+    let settled = T0 + LEASE + policy.settle_delay;
+    // It may have looked when it was granted, and the effect may have shown since.
+    let stalled = probed(&policy, settled - 1);
+    let late = moved(&stalled, &found(100, Finding::NotApplied), &policy, settled);
+    assert_eq!((late.state, late.probes, late.due_at), (State::Unknown, 0, Some(settled)));
+    assert_eq!((late.probe_tries, late.reconcile_lease_expires_at), (1, None));
+    assert_eq!(probe(&late, 101, Finding::NotApplied, &policy, settled).state, State::Retryable);
+    // That it saw the effect counts whenever it says so.
+    assert_eq!(moved(&stalled, &found(100, Finding::Applied), &policy, settled).state, State::Committed);
+}
+
+#[test]
 fn not_applied_needs_agreeing_probes_an_interval_apart() {
     let policy = Policy { probes_required: 3, ..careful() };
     let now = T0 + LEASE + policy.settle_delay;

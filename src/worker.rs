@@ -11,14 +11,21 @@ use std::time::{Duration, Instant};
 use idem_rules::error::{Code, Error};
 
 use crate::server;
-use crate::server::background::{self, Database, Visit};
+use crate::server::background::{self, Batch, Database, Visit};
 use crate::settings;
 
 /// How long a worker stays in a database. DROP DATABASE waits five seconds for it, CREATE DATABASE … TEMPLATE too.
 const STAY: Duration = Duration::from_secs(2);
 
-/// A database without the extension is looked into less and less often, down to once in this many rounds: a minute,
-/// with the usual naptime.
+/// After a full batch a worker rests this many times as long as the batch took: a backlog is worked off beside the
+/// sessions that wait for an answer, not before them. `CALL idem_sweep_all()` does not rest.
+const REST: u32 = 3;
+
+/// How soon a database is visited again whose worker had to leave with work left.
+const SOON: Duration = Duration::from_millis(200);
+
+/// A database without the extension is looked into less and less often, down to once in this many naptimes: a minute,
+/// with the usual one.
 const RAREST: u32 = 6;
 
 /// Registers the launcher; called while the library is preloaded.
@@ -26,56 +33,75 @@ pub fn register() {
     background::register_launcher();
 }
 
-/// How often a database is visited.
-#[derive(Default, Clone, Copy)]
+/// When a database was visited, and what that says about the next visit.
 struct Pace {
-    every: u32,
-    skipped: u32,
+    visited: Instant,
+    backlog: bool,
+    naptimes: u32,
+}
+
+impl Pace {
+    fn until_next(&self, naptime: Duration) -> Duration {
+        let wait = if self.backlog { SOON } else { naptime.saturating_mul(self.naptimes) };
+        wait.saturating_sub(self.visited.elapsed())
+    }
 }
 
 /// The launcher's life.
 pub fn launch() {
     let mut paces: HashMap<Database, Pace> = HashMap::new();
     let mut refused = false;
-    while background::sleep(settings::naptime()) {
+    loop {
+        let naptime = settings::naptime();
+        // Also the longest time that a new database is not noticed.
+        let rest = paces.values().map(|pace| pace.until_next(naptime)).min().unwrap_or(naptime).min(naptime);
+        if !background::sleep(rest) {
+            return;
+        }
         let databases = background::databases();
-        paces.retain(|database, _| databases.iter().any(|(known, _)| known == database));
+        paces.retain(|database, _| {
+            databases.iter().any(|(known, name)| known == database && settings::covers(name))
+        });
         for (database, name) in &databases {
-            let pace = paces.entry(*database).or_default();
-            if !settings::covers(name) || pace.skipped + 1 < pace.every {
-                pace.skipped += 1;
+            let pace = paces.get(database);
+            let waits = pace.is_some_and(|pace| !pace.until_next(settings::naptime()).is_zero());
+            if !settings::covers(name) || waits {
                 continue;
             }
-            pace.skipped = 0;
-            pace.every = match background::visit(*database) {
-                Visit::Done => 1,
-                Visit::Absent => (pace.every.max(1) * 2).min(RAREST),
-                Visit::Refused => {
-                    if !refused {
-                        let line = "pg_idem launcher: no free worker slot; raise max_worker_processes";
-                        server::log(Error::new(Code::Success, line));
-                    }
-                    refused = true;
-                    break;
-                }
+            let before = pace.map_or(1, |pace| pace.naptimes);
+            let visit = background::visit(*database);
+            let naptimes = match visit {
                 Visit::Over => return,
+                Visit::Absent => (before * 2).min(RAREST),
+                _ => 1,
             };
-            refused = false;
+            let backlog = visit == Visit::Backlog;
+            paces.insert(*database, Pace { visited: Instant::now(), backlog, naptimes });
+            if visit == Visit::Refused && !refused {
+                let line = "pg_idem launcher: no free worker slot; raise max_worker_processes";
+                server::log(Error::new(Code::Success, line));
+            }
+            refused = visit == Visit::Refused;
         }
     }
 }
 
 /// A worker's life: batches until nothing is left, or until it has to go.
 pub fn work() {
-    let Some(function) = background::visit_function() else { return };
+    let Some(installed) = background::installed() else { return };
     let (arrived, mut batch) = (Instant::now(), settings::batch_size());
     while arrived.elapsed() < STAY {
-        match background::sweep(function, batch) {
-            // A batch that failed was rolled back and noted; smaller ones come closer to what makes it fail.
-            None if batch > 1 => batch /= 2,
-            None => return,
-            Some(visited) if visited < batch as usize => return,
-            Some(_) => {}
+        let began = Instant::now();
+        match background::sweep(installed, batch) {
+            // Smaller batches come closer to what makes one fail.
+            Batch::Failed if batch > 1 => batch /= 2,
+            Batch::Failed | Batch::Leave => return,
+            Batch::Visited(rows) if rows < batch as usize => return,
+            Batch::Visited(_) => {
+                let rest = began.elapsed().saturating_mul(REST);
+                background::sleep(rest.min(STAY.saturating_sub(arrived.elapsed())));
+            }
         }
     }
+    background::leave_backlog();
 }

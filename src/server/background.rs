@@ -14,9 +14,12 @@ use crate::{settings, worker};
 pub type Database = pg_sys::Oid;
 
 /// What a visit came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Visit {
-    /// The extension is there, and what was due is done, or time was up.
+    /// The extension is there, and what was due is done.
     Done,
+    /// The extension is there, and time was up before everything was done.
+    Backlog,
     /// The extension is not there.
     Absent,
     /// No worker process could be had.
@@ -26,9 +29,16 @@ pub enum Visit {
 }
 
 // SAFETY: no other library uses this name for a lock of its own.
-/// Written by a worker that found the extension, read by the launcher that waits for it: a worker's exit says
+/// What the worker of the running visit has to say, read by the launcher that waits for it: a worker's exit says
 /// nothing by itself.
-static FOUND: PgLwLock<bool> = unsafe { PgLwLock::new(c"pg_idem found") };
+static SAID: PgLwLock<u8> = unsafe { PgLwLock::new(c"pg_idem visit") };
+
+/// The extension is not there, or the worker did not get so far.
+const ABSENT: u8 = 0;
+/// The extension is there.
+const FOUND: u8 = 1;
+/// There is more to do.
+const BACKLOG: u8 = 2;
 
 /// Registers the launcher and its shared memory, unless the server only runs pg_upgrade.
 pub fn register_launcher() {
@@ -38,7 +48,7 @@ pub fn register_launcher() {
     if !preloading || upgrading {
         return;
     }
-    pgrx::pg_shmem_init!(FOUND);
+    pgrx::pg_shmem_init!(SAID);
     BackgroundWorkerBuilder::new("pg_idem launcher")
         .set_type("pg_idem launcher")
         .set_library("pg_idem")
@@ -140,7 +150,7 @@ const LONGEST_VISIT: Duration = Duration::from_secs(4);
 
 /// Sends a worker to `database` and waits until it has left.
 pub fn visit(database: Database) -> Visit {
-    *FOUND.exclusive() = false;
+    *SAID.exclusive() = ABSENT;
     let started = BackgroundWorkerBuilder::new("pg_idem worker")
         .set_type("pg_idem worker")
         .set_library("pg_idem")
@@ -162,15 +172,31 @@ pub fn visit(database: Database) -> Visit {
             return Visit::Absent;
         }
     }
-    if *FOUND.share() { Visit::Done } else { Visit::Absent }
+    match *SAID.share() {
+        BACKLOG => Visit::Backlog,
+        FOUND => Visit::Done,
+        _ => Visit::Absent,
+    }
 }
 
-/// The function that sweeps a batch, where the extension is installed: the extension's own member, whatever else is
-/// called like it.
-pub fn visit_function() -> Option<pg_sys::Oid> {
-    let function = BackgroundWorker::transaction(|| {
-        Spi::get_one::<pg_sys::Oid>(
-            "SELECT p.oid FROM pg_catalog.pg_extension AS e \
+/// The worker has to go although there is more to do.
+pub fn leave_backlog() {
+    *SAID.exclusive() = BACKLOG;
+}
+
+/// The extension in this process's database.
+#[derive(Clone, Copy)]
+pub struct Installed {
+    extension: pg_sys::Oid,
+    /// Its function that sweeps a batch.
+    visit: pg_sys::Oid,
+}
+
+/// The extension, where it is installed: its own member function, whatever else is called like it.
+pub fn installed() -> Option<Installed> {
+    let found = BackgroundWorker::transaction(|| {
+        Spi::get_two::<pg_sys::Oid, pg_sys::Oid>(
+            "SELECT e.oid, p.oid FROM pg_catalog.pg_extension AS e \
              JOIN pg_catalog.pg_depend AS d ON d.refclassid OPERATOR(pg_catalog.=) e.tableoid \
                  AND d.refobjid OPERATOR(pg_catalog.=) e.oid AND d.deptype OPERATOR(pg_catalog.=) 'e' \
              JOIN pg_catalog.pg_proc AS p ON d.classid OPERATOR(pg_catalog.=) p.tableoid \
@@ -178,21 +204,59 @@ pub fn visit_function() -> Option<pg_sys::Oid> {
              WHERE e.extname OPERATOR(pg_catalog.=) 'pg_idem' AND p.proname OPERATOR(pg_catalog.=) 'idem_visit'",
         )
     });
-    let function = function.ok().flatten();
-    *FOUND.exclusive() = function.is_some();
-    function
+    let Ok((Some(extension), Some(visit))) = found else { return None };
+    *SAID.exclusive() = FOUND;
+    Some(Installed { extension, visit })
 }
 
-/// Sweeps one batch in a transaction of its own. Rows visited; `None` when the batch failed.
-pub fn sweep(function: pg_sys::Oid, batch: i32) -> Option<usize> {
+/// What became of a batch.
+pub enum Batch {
+    /// So many rows were visited.
+    Visited(usize),
+    /// It was rolled back, and noted.
+    Failed,
+    /// Somebody is dropping or changing the extension, or has.
+    Leave,
+}
+
+/// Sweeps one batch in a transaction of its own.
+pub fn sweep(installed: Installed, batch: i32) -> Batch {
     let naptime = settings::naptime().as_secs_f64();
-    let visited = BackgroundWorker::transaction(|| {
-        // SAFETY: idem_visit(integer, double precision) returns bigint and is the extension's own function; a
-        // transaction is running with an active snapshot.
+    BackgroundWorker::transaction(|| {
+        // SAFETY: idem_visit(integer, double precision) returns bigint and is the extension's own function, which is
+        // there for as long as the lock is held; a transaction is running with an active snapshot.
         unsafe {
+            if !keep_from_being_dropped(installed) {
+                return Batch::Leave;
+            }
             let (batch, naptime) = (pg_sys::Datum::from(batch), pg_sys::Datum::from(naptime.to_bits()));
-            pg_sys::OidFunctionCall2Coll(function, pg_sys::InvalidOid, batch, naptime).value() as i64
+            let visited =
+                pg_sys::OidFunctionCall2Coll(installed.visit, pg_sys::InvalidOid, batch, naptime).value();
+            usize::try_from(visited as i64).map_or(Batch::Failed, Batch::Visited)
         }
-    });
-    usize::try_from(visited).ok()
+    })
+}
+
+/// Locks the extension as DROP EXTENSION does before it locks any of its tables, so that the two cannot wait for each
+/// other; false when that would mean waiting, or when the extension is gone.
+unsafe fn keep_from_being_dropped(installed: Installed) -> bool {
+    // SAFETY: the tag is what LockDatabaseObject (lmgr.c) makes of an object; invalidations are read after the lock
+    // is had, as there, and the cache is asked after that.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: pg_sys::ExtensionRelationId.to_u32(),
+            locktag_field3: installed.extension.to_u32(),
+            locktag_field4: 0,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        };
+        let mode = pg_sys::AccessShareLock as i32;
+        let locked = pg_sys::LockAcquire(&tag, mode, false, true);
+        if locked == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+            return false;
+        }
+        pg_sys::AcceptInvalidationMessages();
+        pg_sys::get_func_namespace(installed.visit) != pg_sys::InvalidOid
+    }
 }

@@ -54,7 +54,8 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        attempt, decide, fingerprint, identity, policy, reconcile, reconcile_next, reserve, status, sweep,
+        attempt, decide, due, fingerprint, identity, policy, reconcile, reconcile_next, reserve, status,
+        sweep,
     };
 
     sql_function!(
@@ -133,6 +134,12 @@ mod functions {
         idem_reconcile_next,
         pg_finfo_idem_reconcile_next,
         reconcile_next::idem_reconcile_next,
+        ["max", "lease_seconds", "action_type", "tenant", "worker"]
+    );
+    sql_function!(
+        idem_due,
+        pg_finfo_idem_due,
+        due::idem_due,
         ["max", "lease_seconds", "action_type", "tenant", "worker"]
     );
     sql_function!(idem_escalate, pg_finfo_idem_escalate, decide::idem_escalate, ["action_id", "note"]);

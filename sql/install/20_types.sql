@@ -77,3 +77,26 @@ CREATE TYPE @extschema@.idem_reconciliation AS (
     lookup_hint         text
 );
 COMMENT ON TYPE @extschema@.idem_reconciliation IS 'What idem_reconcile_next gives a reconciler: an unknown action that is his until lease_expires_at, and what is known of it.';
+
+CREATE TYPE @extschema@.idem_due_action AS (
+    granted             boolean,
+    decision            text,
+    action_id           uuid,
+    attempt_id          uuid,
+    fence               bigint,
+    attempt             integer,
+    state               text,
+    lease_expires_at    timestamptz,
+    retry_after_seconds double precision,
+    response            jsonb,
+    response_state      text,
+    resource_id         text,
+    external_request_id text,
+    error               jsonb,
+    provider_key        uuid,
+    key                 text,
+    tenant              text,
+    action_type         text,
+    request             jsonb
+);
+COMMENT ON TYPE @extschema@.idem_due_action IS 'What idem_due gives a worker: an action granted to it, as idem_reserve would say it, with its name and its stored request.';

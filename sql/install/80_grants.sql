@@ -9,6 +9,9 @@ BEGIN
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id', 'FUNCTION idem_key',
             'FUNCTION idem_canonical', 'FUNCTION idem_fingerprint', 'FUNCTION idem_fingerprint_text',
             'FUNCTION idem_action_fingerprint']
+        WHEN 'relay' THEN ARRAY['FUNCTION idem_due', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown', 'FUNCTION idem_fail',
+            'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence', 'FUNCTION idem_status',
+            'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'reconcile' THEN ARRAY['FUNCTION idem_reconcile_next', 'FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
@@ -37,7 +40,7 @@ BEGIN
     RETURN 'granted';
 END
 $$;
-COMMENT ON FUNCTION @extschema@.idem_grant IS 'Gives a role capabilities: execute, reconcile, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
+COMMENT ON FUNCTION @extschema@.idem_grant IS 'Gives a role capabilities: execute, relay, reconcile, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, VARIADIC capabilities text[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -49,7 +52,7 @@ BEGIN
     PERFORM @extschema@.idem_check_capabilities(role, capabilities);
     -- What another capability of the role also holds stays.
     SELECT coalesce(array_agg(o), '{}') INTO kept
-    FROM unnest(ARRAY['execute', 'reconcile', 'operate', 'read']) AS held(c),
+    FROM unnest(ARRAY['execute', 'relay', 'reconcile', 'operate', 'read']) AS held(c),
         LATERAL unnest(@extschema@.idem_capability(held.c)) AS o
     WHERE held.c <> ALL (capabilities) AND @extschema@.idem_has_capability(role, held.c);
     FOREACH capability IN ARRAY capabilities LOOP
@@ -92,13 +95,13 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF role IS NULL OR capabilities IS NULL OR array_position(capabilities, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'role and capabilities must not be null' USING ERRCODE = '22004',
-            HINT = 'Name a role and at least one of execute, reconcile, operate, read.';
+            HINT = 'Name a role and at least one of execute, relay, reconcile, operate, read.';
     END IF;
     IF cardinality(capabilities) = 0 OR EXISTS (
         SELECT FROM unnest(capabilities) AS c WHERE @extschema@.idem_capability(c) IS NULL
     ) THEN
         RAISE EXCEPTION 'a capability is not one of the known words' USING ERRCODE = '22023',
-            HINT = 'Use execute, reconcile, operate or read.';
+            HINT = 'Use execute, relay, reconcile, operate or read.';
     END IF;
     RETURN true;
 END

@@ -4,7 +4,7 @@ use idem_rules::action::{Action, DAY, Span, State, Time};
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::expiry::Queue;
 use idem_rules::identity::{check_action_type, check_tenant, check_text};
-use idem_rules::transition::{Answer, Ask, Event, Step, transition};
+use idem_rules::transition::{Answer, Ask, Decision, Event, Step, transition};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
@@ -31,14 +31,14 @@ const LAPSES: usize = 100;
 
 /// One call, its arguments checked: `(max, lease_seconds, action_type, tenant, worker)`.
 pub(super) struct Pull<'a> {
-    pub call: &'a Call,
-    pub ledger: Ledger,
+    call: &'a Call,
+    ledger: Ledger,
     pub open: OpenActions,
     max: usize,
     lease: Option<Span>,
     action_type: Option<&'a [u8]>,
     tenant: Option<&'a [u8]>,
-    pub worker: Option<Datum>,
+    worker: Option<Datum>,
 }
 
 /// An action that was handed out.
@@ -49,6 +49,8 @@ pub(super) struct Granted {
     pub action: Action,
     /// The token of the attempt.
     pub attempt_id: Uuid,
+    /// The attempt is shown its provider key when it marks its dispatch, and not before.
+    pub marks_dispatch: bool,
 }
 
 impl<'a> Pull<'a> {
@@ -100,13 +102,7 @@ impl<'a> Pull<'a> {
 
     /// Judges what `event` makes of the action of `entry`, and stores it. `None` when that grants nothing, or when
     /// another transaction has the row: whoever has it serves it.
-    pub fn take(
-        &self,
-        entry: Entry,
-        event: impl Fn(Ask) -> Event<'static>,
-        outcome: Outcome,
-        report: Report,
-    ) -> Result<Option<Granted>> {
+    pub fn take(&self, entry: Entry, event: fn(Ask) -> Event<'static>) -> Result<Option<Granted>> {
         server::serve_interrupts();
         let Some(judged) = self.judged(&entry)? else { return Ok(None) };
         let attempt_id = server::random_uuid();
@@ -123,13 +119,26 @@ impl<'a> Pull<'a> {
             held: false,
         });
         let Some((step, now)) = self.judge(&entry, &event, &judged)? else { return Ok(None) };
+        let decision = match step.answer {
+            Answer::Decided(decision, _) if decision.owns() => Some(decision),
+            _ => None,
+        };
+        // Who carries it out stands in the ledger, who finds out in the history.
+        let outcome = Outcome {
+            worker: self.worker.filter(|_| decision == Some(Decision::Execute)),
+            ..Outcome::default()
+        };
+        let report = Report {
+            note: self.worker.filter(|_| decision == Some(Decision::Reconcile)),
+            ..Report::default()
+        };
         let changed = apply(self.call, &self.ledger, &entry, &step, outcome, report, now)?;
-        if changed != Changed::Done || !matches!(step.answer, Answer::Decided(decision, _) if decision.owns())
-        {
+        if changed != Changed::Done || decision.is_none() {
             return Ok(None);
         }
         session::granted(entry.action_id, attempt_id);
-        Ok(step.next.map(|action| Granted { entry, action, attempt_id }))
+        let marks_dispatch = judged.policies().current.marks_dispatch;
+        Ok(step.next.map(|action| Granted { entry, action, attempt_id, marks_dispatch }))
     }
 
     /// The step that `event` leads to and its time; `None` when it changes nothing. Decided again once this transaction

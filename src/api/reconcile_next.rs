@@ -11,22 +11,19 @@ use pgrx::pg_sys::Datum;
 
 use super::pull::{Granted, Pull};
 use crate::server::{self, Call, Rows, Value};
-use crate::store::history::{self, Report};
-use crate::store::ledger::Outcome;
-use crate::store::{installation, policy};
+use crate::store::{history, installation, policy};
 
 /// `idem_reconcile_next(max, lease_seconds, action_type, tenant, worker)`
 pub fn idem_reconcile_next(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_reconcile_next()");
     let pull = Pull::read(call)?;
-    let report = Report { note: pull.worker, ..Report::default() };
     let mut granted = Vec::new();
     pull.open.each_due_by_visit(Queue::Reconciliation, server::clock(), |place| {
         if !pull.wants(&place) {
             return Ok(true);
         }
         if let Some(entry) = pull.entry(&place)? {
-            granted.extend(pull.take(entry, Event::Reconcile, Outcome::default(), report)?);
+            granted.extend(pull.take(entry, Event::Reconcile)?);
         }
         Ok(!pull.is_full(&granted))
     })?;
@@ -37,7 +34,7 @@ fn shown(call: &Call, granted: &[Granted]) -> Result<Datum> {
     let mut rows = Rows::begin(call)?;
     let mut hints = HashMap::new();
     let datum = |datum: Option<Datum>| Value::or_null(datum, Value::Datum);
-    for Granted { entry, action, attempt_id } in granted {
+    for Granted { entry, action, attempt_id, .. } in granted {
         let action_type = entry.action_type()?;
         if !hints.contains_key(&action_type) {
             hints.insert(action_type.clone(), policy::lookup_hint(call, &action_type)?);

@@ -303,6 +303,11 @@ impl Entry {
         self.row.values.datum(at::KEY)
     }
 
+    /// What was asked for, where it is kept.
+    pub fn request(&self) -> Option<Datum> {
+        self.row.values.datum(at::REQUEST)
+    }
+
     /// Who the action is for.
     pub fn actor(&self) -> Option<Datum> {
         self.row.values.datum(at::ACTOR)

@@ -3,6 +3,7 @@
 //! A place in it is a hint, judged again by the ledger's row whenever somebody comes by. Whoever changes an
 //! action's row also sets its place; a sweep that finds a row held by another transaction notes it here.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use idem_rules::action::Time;
@@ -53,6 +54,11 @@ impl Place {
     /// The action's tenant, in the database's encoding.
     pub fn tenant(&self) -> &[u8] {
         self.0.values.raw_text(TENANT).unwrap_or_default()
+    }
+
+    /// The action's type.
+    pub fn action_type_name(&self) -> Result<Cow<'_, str>> {
+        Ok(self.0.values.text(ACTION_TYPE)?.unwrap_or_default())
     }
 
     /// The action's type, in the database's encoding.

@@ -1,6 +1,7 @@
 -- The reconcilers' queue: due unknown actions, each to one of them, the nearest deadline first.
 \set VERBOSITY sqlstate
 SELECT name FROM idem_register_action_type('reconcile_next.slow', 'deduplicated_creation', resolve_deadline => '2 days');
+SELECT name FROM idem_register_action_type('reconcile_next.slowest', 'deduplicated_creation', resolve_deadline => '3 days');
 SELECT name FROM idem_register_action_type('reconcile_next.urgent', 'deduplicated_creation', resolve_deadline => '1 hour');
 SELECT name FROM idem_register_action_type('reconcile_next.late', 'deduplicated_creation', resolve_deadline => '0');
 SELECT name FROM idem_register_action_type('reconcile_next.set', 'idempotent_mutation');
@@ -12,7 +13,7 @@ SELECT count(*) FROM idem_reconcile_next(action_type => 'reconcile_next.slow');
 -- Two that said unknown, one that died, one whose deadline has passed, one that may simply be repeated.
 CREATE TEMP TABLE reserved AS
 SELECT k, r.action_id, r.attempt_id, r.provider_key, r.fence FROM (VALUES
-    ('reconcile_next 1', 'reconcile_next.slow', 60), ('reconcile_next 2', 'reconcile_next.urgent', 60),
+    ('reconcile_next 1', 'reconcile_next.slowest', 60), ('reconcile_next 2', 'reconcile_next.urgent', 60),
     ('reconcile_next 3', 'reconcile_next.slow', 0.001), ('reconcile_next 4', 'reconcile_next.late', 60),
     ('reconcile_next 5', 'reconcile_next.set', 60)) AS v(k, t, l),
     LATERAL idem_reserve(k, '{"amount": 5}', 'acme', t, 'ann', 'order 7', lease_seconds => l) AS r;

@@ -168,6 +168,8 @@ mod functions {
         fingerprint::idem_action_fingerprint,
         ["request_fingerprint", "action_type", "tenant", "actor", "target"]
     );
+    sql_function!(idem_hold, pg_finfo_idem_hold, super::api::hold::idem_hold, ["scope", "value", "note"]);
+    sql_function!(idem_unhold, pg_finfo_idem_unhold, super::api::hold::idem_unhold, ["scope", "value"]);
     sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);
     sql_function!(idem_cache_changed, pg_finfo_idem_cache_changed, policy::idem_cache_changed, []);
 }

@@ -19,6 +19,19 @@ pub enum SameTransaction {
     Error,
 }
 
+/// How much of pg_idem works: the operator's stop switch for the whole server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+#[allow(missing_docs, reason = "the words are explained with the setting")]
+pub enum Mode {
+    #[name = c"on"]
+    On,
+    #[name = c"replay_only"]
+    ReplayOnly,
+    #[name = c"off"]
+    Off,
+}
+
+static MODE: GucSetting<Mode> = GucSetting::<Mode>::new(Mode::On);
 static TWIN_WAIT: GucSetting<i32> = GucSetting::<i32>::new(2_000);
 static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static MAX_RESPONSE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1_024);
@@ -31,6 +44,14 @@ static REQUIRE_ACTION_TYPE: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Makes the settings known to the server.
 pub fn define() {
+    GucRegistry::define_enum_guc(
+        c"pg_idem.mode",
+        c"on, replay_only (nothing new starts) or off (nothing is answered or started either).",
+        c"Attempts under way can be ended in every mode; people and reconcilers go on, but with off the worker does not.",
+        &MODE,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
     GucRegistry::define_int_guc(
         c"pg_idem.twin_wait",
         c"How long idem_reserve waits for a transaction that has reserved the same key and not ended yet.",
@@ -110,6 +131,11 @@ pub fn define() {
 
 fn milliseconds(setting: &GucSetting<i32>) -> Duration {
     Duration::from_millis(setting.get().max(0) as u64)
+}
+
+/// `pg_idem.mode`
+pub fn mode() -> Mode {
+    MODE.get()
 }
 
 /// `pg_idem.twin_wait`

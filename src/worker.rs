@@ -12,7 +12,7 @@ use idem_rules::error::{Code, Error};
 
 use crate::server;
 use crate::server::background::{self, Batch, Database, Visit};
-use crate::settings;
+use crate::settings::{self, Mode};
 
 /// How long a worker stays in a database. DROP DATABASE waits five seconds for it, CREATE DATABASE … TEMPLATE too.
 const STAY: Duration = Duration::from_secs(2);
@@ -55,8 +55,12 @@ pub fn launch() {
         let naptime = settings::naptime();
         // Also the longest time that a new database is not noticed.
         let rest = paces.values().map(|pace| pace.until_next(naptime)).min().unwrap_or(naptime).min(naptime);
-        if !background::sleep(rest) {
+        let off = settings::mode() == Mode::Off;
+        if !background::sleep(if off { naptime } else { rest }) {
             return;
+        }
+        if settings::mode() == Mode::Off {
+            continue;
         }
         let databases = background::databases();
         paces.retain(|database, _| {

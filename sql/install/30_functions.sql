@@ -151,7 +151,7 @@ CREATE FUNCTION @extschema@.idem_refuse_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '% is append-only', TG_TABLE_NAME
-        USING ERRCODE = '42501', HINT = 'History leaves with its action, by idem_sweep.';
+        USING ERRCODE = '42501', HINT = coalesce(TG_ARGV[0], 'History leaves with its action, by idem_sweep.');
 END
 $$;
 COMMENT ON FUNCTION @extschema@.idem_refuse_change IS 'Trigger: refuses to change what was written down.';

@@ -15,9 +15,10 @@ BEGIN
         WHEN 'reconcile' THEN ARRAY['FUNCTION idem_reconcile_next', 'FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
-            'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen']
+            'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen',
+            'FUNCTION idem_hold', 'FUNCTION idem_unhold']
         WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_preloaded', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
-            'TABLE idem_overdue', 'TABLE idem_worker_status']
+            'TABLE idem_overdue', 'TABLE idem_worker_status', 'TABLE idem_holds']
     END;
 END
 $$;

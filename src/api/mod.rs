@@ -4,6 +4,7 @@ pub mod attempt;
 pub mod decide;
 pub mod due;
 pub mod fingerprint;
+pub mod hold;
 pub mod identity;
 pub mod policy;
 mod pull;

@@ -6,9 +6,10 @@ use pgrx::pg_sys::Datum;
 use crate::server::Call;
 use crate::store;
 
-/// `idem_cache_changed()`, after each statement that changes idem_action_type or idem_installation
+/// `idem_cache_changed()`, after each statement that changes a table whose content sessions keep
 pub fn idem_cache_changed(call: &Call) -> Result<Datum> {
     store::policy::changed(call)?;
     store::installation::changed(call)?;
+    store::hold::changed(call)?;
     Ok(call.trigger_done())
 }

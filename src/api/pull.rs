@@ -9,6 +9,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
+use super::hold::{holding, refuse_when_off};
 use crate::server::{self, Call, Changed};
 use crate::session;
 use crate::store::apply::apply;
@@ -55,6 +56,7 @@ pub(super) struct Granted {
 
 impl<'a> Pull<'a> {
     pub fn read(call: &'a Call) -> Result<Pull<'a>> {
+        refuse_when_off()?;
         let max = call.int(0).unwrap_or(DEFAULT_ROWS);
         if !(1..=MOST_ROWS).contains(&max) {
             let message = format!("max is {max}; it must lie between 1 and {MOST_ROWS}");
@@ -106,6 +108,7 @@ impl<'a> Pull<'a> {
         server::serve_interrupts();
         let Some(judged) = self.judged(&entry)? else { return Ok(None) };
         let attempt_id = server::random_uuid();
+        let hold = holding(self.call, entry.raw_tenant(), entry.raw_action_type())?;
         let event = event(Ask {
             fingerprint: entry.action.fingerprint,
             scheme: entry.action.scheme,
@@ -116,7 +119,7 @@ impl<'a> Pull<'a> {
             ttl: None,
             can_reconcile: false,
             carried: false,
-            held: false,
+            held: hold.is_some(),
         });
         let Some((step, now)) = self.judge(&entry, &event, &judged)? else { return Ok(None) };
         let decision = match step.answer {

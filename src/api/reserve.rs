@@ -18,6 +18,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::fingerprint::{digest, digest_argument};
+use super::hold::{explained, holding, refuse_when_off};
 use super::{Judged, seconds};
 use crate::server::{self, Call, Changed, Tick, Value};
 use crate::store::history::{self, Kind, Report};
@@ -97,6 +98,7 @@ enum Look {
 /// `idem_reserve(key, request, …)`
 pub fn idem_reserve(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_reserve()");
+    refuse_when_off()?;
     let mut reserve = Reserve::read(call)?;
     let mut contested = false;
     loop {
@@ -191,11 +193,15 @@ impl<'a> Reserve<'a> {
 
     /// Looks at the ledger and does what the rules say. `contested` remembers that an insert met a rival.
     fn look(&mut self, contested: &mut bool) -> Result<Look> {
+        // Asked at every look: a hold that came while this call was waiting stops it too.
+        let hold = holding(self.call, self.call.raw(at::TENANT), self.call.raw(at::ACTION_TYPE))?;
+        self.ask.held = hold.is_some();
         let ledger = Ledger::open(self.call)?;
-        match ledger.find(self.action_id)? {
+        let looked = match ledger.find(self.action_id)? {
             Some(entry) => self.existing(&ledger, entry),
             None => self.first(&ledger, contested),
-        }
+        };
+        looked.map_err(|error| explained(error, hold.as_deref()))
     }
 
     fn first(&mut self, ledger: &Ledger, contested: &mut bool) -> Result<Look> {

@@ -90,9 +90,14 @@ impl Scan {
     }
 
     unsafe fn mvcc(table: &Table, index: usize, keys: &[Key]) -> Scan {
+        // SAFETY: as required.
+        unsafe { Scan::registered(table, index, keys, pg_sys::GetTransactionSnapshot()) }
+    }
+
+    unsafe fn registered(table: &Table, index: usize, keys: &[Key], snapshot: pg_sys::Snapshot) -> Scan {
         // SAFETY: a registered snapshot lives until it is unregistered, which Drop does after the scan ended.
         unsafe {
-            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot());
+            let snapshot = pg_sys::RegisterSnapshot(snapshot);
             let mut scan = Scan::begin(table, index, keys, snapshot);
             scan.registered = Some(snapshot);
             scan
@@ -151,10 +156,20 @@ impl Table {
     }
 
     /// Rows that meet `keys`, in index order, until `take` says false.
-    pub fn each(&self, index: usize, keys: &[Key], mut take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
-        // SAFETY: as in find; `take` may open scans of its own.
+    pub fn each(&self, index: usize, keys: &[Key], take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
+        // SAFETY: as in find.
+        unsafe { self.each_of(Scan::mvcc(self, index, keys), take) }
+    }
+
+    /// The same as of this very moment, under REPEATABLE READ and SERIALIZABLE too. Not in a parallel query.
+    pub fn each_now(&self, index: usize, keys: &[Key], take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
+        // SAFETY: as in find.
+        unsafe { self.each_of(Scan::registered(self, index, keys, pg_sys::GetLatestSnapshot()), take) }
+    }
+
+    unsafe fn each_of(&self, mut scan: Scan, mut take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
+        // SAFETY: the scan is one of this table's; `take` may open scans of its own.
         unsafe {
-            let mut scan = Scan::mvcc(self, index, keys);
             while scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
                 if !take(scan.row(self))? {
                     break;

@@ -92,6 +92,15 @@ impl Table {
         unsafe { pg_sys::CacheInvalidateRelcache(self.relation) }
     }
 
+    /// Makes the next transaction that calls this for the same table wait until this one has ended. Other readers and
+    /// writers go on.
+    pub fn lock_changes(&self) {
+        // SAFETY: the relation is open; the lock stays until the transaction ends.
+        unsafe {
+            pg_sys::LockRelationOid((*self.relation).rd_id, pg_sys::ShareUpdateExclusiveLock as i32);
+        }
+    }
+
     fn form(&self, values: &Values) -> pg_sys::HeapTuple {
         let mut values = values.clone();
         // SAFETY: the arrays hold as many entries as the descriptor names.

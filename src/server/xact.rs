@@ -16,6 +16,19 @@ pub fn clock() -> Time {
     now + 946_684_800_000_000
 }
 
+/// A moment as this session writes times.
+pub fn time_text(time: Time) -> String {
+    // SAFETY: the result is NUL-terminated and stands in a buffer of the server's until the next call.
+    unsafe { name_of(pg_sys::timestamptz_to_str(time.saturating_sub(946_684_800_000_000))) }
+}
+
+/// Takes in what other sessions have sent to be invalidated. A lock that is new to the transaction does this by
+/// itself; a transaction that holds its locks already would not hear of anything until it ends.
+pub fn take_in_changes() {
+    // SAFETY: as every lock on a relation does it; allowed anywhere in a transaction.
+    unsafe { pg_sys::AcceptInvalidationMessages() }
+}
+
 /// Raises 25006 in a read-only transaction and on a standby.
 pub fn refuse_read_only(function: &CStr) {
     // SAFETY: the name is NUL-terminated.

@@ -288,6 +288,16 @@ impl Entry {
         Ok(self.row.values.text(at::ACTION_TYPE)?.unwrap_or_default().into_owned())
     }
 
+    /// The action's tenant, in the database's encoding.
+    pub fn raw_tenant(&self) -> &[u8] {
+        self.row.values.raw_text(at::TENANT).unwrap_or_default()
+    }
+
+    /// The action's type, in the database's encoding.
+    pub fn raw_action_type(&self) -> &[u8] {
+        self.row.values.raw_text(at::ACTION_TYPE).unwrap_or_default()
+    }
+
     /// The action's type, as stored.
     pub fn action_type_datum(&self) -> Option<Datum> {
         self.row.values.datum(at::ACTION_TYPE)

@@ -4,6 +4,7 @@ pub mod apply;
 mod columns;
 pub mod cursor;
 pub mod history;
+pub mod hold;
 pub mod installation;
 pub mod ledger;
 pub mod open;

@@ -90,6 +90,19 @@ def test_evidence_is_flushed(flushes, key):
     assert all(flushes(work))
 
 
+def test_a_hold_and_its_lifting_are_flushed(flushes, lazy, key):
+    """A stop switch that a crash turns back by itself is none."""
+    assert all(flushes(lambda conn: value(conn, "SELECT idem_hold('tenant', %s, 'a test')", (key[:100],))))
+    numbers = iter(range(100))
+
+    def work(conn):
+        name = f"{key[:100]}{next(numbers)}"
+        value(conn, "SELECT idem_hold('tenant', %s, 'a test')", (name,))
+        conn.commit()
+        assert value(conn, "SELECT idem_unhold('tenant', %s)", (name,)) == "unheld"
+    assert all(flushes(work))
+
+
 def test_evidence_beside_an_open_reconciling_attempt_is_flushed(flushes, key):
     """Evidence does not end the reconciling attempt that this transaction was granted."""
     numbers = iter(range(100))

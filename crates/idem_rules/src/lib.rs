@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod expiry;
 pub mod fingerprint;
+pub mod hold;
 pub mod identity;
 pub mod jsonb;
 pub mod lease;

@@ -1,0 +1,249 @@
+"""The stop switch between sessions: how far a hold reaches, and that it costs nothing while there is none."""
+
+import subprocess
+
+import psycopg
+import pytest
+
+from cluster import Cluster
+from sessions import (Sessions, commit, end, in_background, new_token, outlive, reserve, row, rows, sqlstate, status,
+                      together, value, wait_for, wait_until)
+
+
+def hold(conn, tenant, scope="tenant"):
+    return value(conn, "SELECT idem_hold(%s, %s, 'a test')", (scope, tenant))
+
+
+def unhold(conn, tenant, scope="tenant"):
+    return value(conn, "SELECT idem_unhold(%s, %s)", (scope, tenant))
+
+
+@pytest.fixture
+def tenant(key):
+    """A tenant that no other test uses: holds are never deleted."""
+    return key[:200]
+
+
+def test_a_session_that_knows_of_no_hold_hears_of_it(connect, tenant):
+    """Its cache is warm; the next grant after the COMMIT is refused, and the next after the lifting is given."""
+    worker, operator = connect(), connect()
+    assert reserve(worker, "before", tenant=tenant).granted
+    assert hold(operator, tenant) == "held"
+    assert sqlstate(reserve, worker, "held", tenant=tenant) == "ID008"
+    assert reserve(worker, "held").granted, "another tenant"
+    assert unhold(operator, tenant) == "unheld"
+    assert reserve(worker, "held", tenant=tenant).granted
+
+
+def test_inside_a_transaction_that_holds_its_locks_already(connect, tenant):
+    """A lock that is new takes in what others sent; one that is held does not. The grant asks by itself."""
+    worker, operator = connect(autocommit=False), connect()
+    assert reserve(worker, "first", tenant=tenant).granted
+    hold(operator, tenant)
+    assert sqlstate(reserve, worker, "second", tenant=tenant) == "ID008"
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_an_old_snapshot_is_no_excuse(connect, tenant, level):
+    """The transaction cannot see the hold's row; the hold is asked as of now."""
+    worker, operator = connect(autocommit=False, isolation=level), connect()
+    assert reserve(worker, "first", tenant=tenant).granted
+    hold(operator, tenant)
+    assert rows(worker, "SELECT FROM idem_holds WHERE value = %s", (tenant,)) == []
+    assert sqlstate(reserve, worker, "second", tenant=tenant) == "ID008"
+    worker.rollback()
+    assert value(worker, "SELECT count(*) FROM pg_class") and unhold(operator, tenant) == "unheld"
+    assert reserve(worker, "second", tenant=tenant).granted
+
+
+def test_one_that_waits_is_stopped_too(connect, tenant):
+    """It began before the hold, and would be granted the action after it."""
+    first, second, operator = connect(autocommit=False), connect(), connect()
+    reserve(first, "k", tenant=tenant)
+    waiting = in_background(sqlstate, reserve, second, "k", tenant=tenant, wait_seconds=30.0)
+    wait_for(operator, second, "Extension")
+    hold(operator, tenant)
+    first.rollback()
+    assert waiting.result(20) == "ID008"
+
+
+def test_grants_in_progress_go_on(connect, tenant):
+    """Granted before the hold's COMMIT and committed after it: the attempt ends as it would have."""
+    worker, operator = connect(autocommit=False), connect()
+    got = reserve(worker, "k", tenant=tenant)
+    hold(operator, tenant)
+    worker.commit()
+    assert value(worker, "SELECT idem_renew(%s, %s) > clock_timestamp()", (got.action_id, got.attempt_id))
+    assert commit(worker, got, response={"n": 1}) == "committed"
+    worker.commit()
+    assert reserve(operator, "k", tenant=tenant).response == {"n": 1}
+
+
+def test_until_its_commit_it_stops_nobody_else(connect, tenant):
+    """And never, when it is rolled back."""
+    worker, operator = connect(), connect(autocommit=False)
+    hold(operator, tenant)
+    assert sqlstate(reserve, operator, "own", tenant=tenant) == "ID008"
+    assert reserve(worker, "k1", tenant=tenant).granted
+    operator.rollback()
+    assert reserve(worker, "k2", tenant=tenant).granted
+    assert reserve(operator, "own", tenant=tenant).granted
+
+
+def test_a_prepared_hold(connect, tenant):
+    """It is in force from COMMIT PREPARED on."""
+    worker, operator = connect(), connect()
+    reserve(worker, "warm", tenant=tenant)
+    operator.execute("BEGIN")
+    hold(operator, tenant)
+    operator.execute("PREPARE TRANSACTION 'hold'")
+    assert reserve(worker, "k1", tenant=tenant).granted
+    operator.execute("COMMIT PREPARED 'hold'")
+    assert sqlstate(reserve, worker, "k2", tenant=tenant) == "ID008"
+
+
+def test_changes_of_one_hold_follow_one_another(connect, tenant):
+    """Many operators at once: no error, and every change is on record."""
+    sessions = [connect() for _ in range(8)]
+    said = together(*[lambda conn=conn: hold(conn, tenant) for conn in sessions])
+    assert said == ["held"] * 8
+    said = together(*[lambda conn=conn: unhold(conn, tenant) for conn in sessions])
+    assert sorted(said) == ["not_held"] * 7 + ["unheld"]
+    found = rows(sessions[0], "SELECT n, held FROM idem_held WHERE value = %s ORDER BY n", (tenant,))
+    assert found == [(n, True) for n in range(1, 9)] + [(9, False)]
+
+
+def test_a_hold_from_an_old_snapshot(connect, tenant):
+    """Under REPEATABLE READ an operator need not see the last change to make the next."""
+    old, other = connect(autocommit=False, isolation="repeatable read"), connect()
+    value(old, "SELECT count(*) FROM pg_class")
+    hold(other, tenant)
+    assert unhold(old, tenant) == "unheld"
+    old.commit()
+    assert reserve(other, "k", tenant=tenant).granted
+
+
+def test_without_a_hold_nothing_is_looked_up(connect, key):
+    """A session that has asked once reads neither the table nor its index again."""
+    conn = connect(autocommit=False)
+    scans = """SELECT pg_stat_get_xact_numscans('idem_held'::regclass) AS heap,
+        pg_stat_get_xact_numscans('idem_held_pkey'::regclass) AS index"""
+    commit(conn, reserve(conn, f"{key}/warm"))
+    before = row(conn, scans)
+    assert before.index, "the first call read the table, else nothing below would mean anything"
+    for n in range(3):
+        commit(conn, reserve(conn, f"{key}/{n}"))
+    assert row(conn, scans) == before
+
+
+def test_a_hold_travels_with_a_dump(shared_cluster, connect_fresh, fresh_dbname, tmp_path):
+    """What was stopped is stopped in the copy."""
+    origin = connect_fresh()
+    hold(origin, "acme")
+    hold(origin, "gone")
+    unhold(origin, "gone")
+    copy = f"{fresh_dbname}_copy"
+    shared_cluster.createdb(copy)
+    subprocess.run([shared_cluster.bindir / "pg_dump", "-f", tmp_path / "dump.sql", shared_cluster.dsn(fresh_dbname)],
+                   check=True)
+    shared_cluster.psql((tmp_path / "dump.sql").read_text(), dbname=copy)
+    sessions = Sessions(shared_cluster, copy)
+    conn = sessions()
+    assert sqlstate(reserve, conn, "k", tenant="acme") == "ID008"
+    assert reserve(conn, "k", tenant="gone").granted
+    sessions.close()
+
+
+# pg_idem.mode
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server whose mode can be set, with a worker that comes by often."""
+    with Cluster(settings={"fsync": False, "pg_idem.databases": "*", "pg_idem.naptime": "20ms"}) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        yield cluster
+
+
+@pytest.fixture
+def sessions(server):
+    """Sessions in it; the mode is on again afterwards."""
+    opened = Sessions(server, "postgres")
+    yield opened
+    set_mode(opened, "on")
+    opened.close()
+
+
+def set_mode(sessions, mode):
+    """ALTER SYSTEM and a reload, waited for as any session sees it."""
+    admin = sessions()
+    admin.execute(f"ALTER SYSTEM SET pg_idem.mode = '{mode}'")
+    admin.execute("SELECT pg_reload_conf()")
+    wait_until(lambda: value(admin, "SHOW pg_idem.mode") == mode)
+
+
+def heard(conn, mode):
+    wait_until(lambda: value(conn, "SHOW pg_idem.mode") == mode)
+
+
+def test_replay_only(sessions, key):
+    """Nothing new starts in any session; answers, ends and reconciling go on."""
+    conn, token = sessions(), new_token()
+    done, open_one, lost = (reserve(conn, f"{key}/{name}") for name in ("done", "open", "lost"))
+    free = reserve(conn, f"{key}/free", attempt_id=token)
+    commit(conn, done, response={"n": 1})
+    end(conn, "idem_mark_unknown", lost)
+    set_mode(sessions, "replay_only")
+    heard(conn, "replay_only")
+    with pytest.raises(psycopg.Error) as caught:
+        reserve(conn, f"{key}/new")
+    assert caught.value.sqlstate == "ID008" and caught.value.diag.message_detail == "pg_idem.mode is replay_only."
+    assert sqlstate(reserve, sessions(), f"{key}/new") == "ID008", "a session that begins now"
+    assert reserve(conn, f"{key}/done").response == {"n": 1}
+    assert commit(conn, open_one) == "committed"
+    assert end(conn, "idem_release", free) == "retryable"
+    assert sqlstate(reserve, conn, f"{key}/free") == "ID008"
+    assert reserve(conn, f"{key}/lost", can_reconcile=True).decision == "reconcile"
+    set_mode(sessions, "on")
+    heard(conn, "on")
+    assert reserve(conn, f"{key}/new").granted
+
+
+def test_off(sessions, key):
+    """Nothing is answered either; what happened can still be said, and people can look."""
+    conn = sessions()
+    done, open_one, lost = (reserve(conn, f"{key}/{name}") for name in ("done", "open", "lost"))
+    commit(conn, done, response={"n": 1})
+    set_mode(sessions, "off")
+    heard(conn, "off")
+    for name in ("new", "done", "lost"):
+        assert sqlstate(reserve, conn, f"{key}/{name}", can_reconcile=True) == "ID008", name
+    assert commit(conn, open_one, response={"n": 2}) == "committed"
+    assert end(conn, "idem_mark_unknown", lost) == "unknown"
+    assert end(conn, "idem_add_evidence", lost, finding="applied") == "recorded"
+    assert value(conn, "SELECT idem_decide(%s, 'applied', 'seen')", (lost.action_id,)) == "committed"
+    assert status(conn, f"{key}/done").response == {"n": 1}
+    set_mode(sessions, "on")
+    heard(conn, "on")
+    assert reserve(conn, f"{key}/open").response == {"n": 2}
+
+
+def test_with_off_the_worker_stays_away(sessions, key):
+    """It comes every 20 ms otherwise: a dead attempt stays as it is, and is worked off once the mode is on again."""
+    conn = sessions()
+    set_mode(sessions, "off")
+    wait_until(lambda: not rows(conn, "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_idem worker'"))
+    last = value(conn, "SELECT last_visit_at FROM idem_worker_status")
+    outlive(conn, value(conn, "SELECT clock_timestamp() + interval '0.5 s'"))
+    assert value(conn, "SELECT last_visit_at FROM idem_worker_status") == last
+    set_mode(sessions, "on")
+    wait_until(lambda: value(conn, "SELECT last_visit_at FROM idem_worker_status") != last)
+
+
+def test_no_session_is_exempt(sessions):
+    """The mode is the server's: neither a session nor a role nor a database can have its own."""
+    conn = sessions()
+    conn.execute("SELECT idem_key('loads the library')")
+    assert sqlstate(conn.execute, "SET pg_idem.mode = 'on'") == "55P02"
+    assert sqlstate(conn.execute, "ALTER ROLE postgres SET pg_idem.mode = 'on'") == "55P02"
+    assert sqlstate(conn.execute, "ALTER DATABASE postgres SET pg_idem.mode = 'on'") == "55P02"

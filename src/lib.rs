@@ -54,8 +54,8 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        attempt, decide, due, fingerprint, identity, policy, reconcile, reconcile_next, reserve, status,
-        sweep,
+        attempt, decide, dispatch, due, fingerprint, identity, policy, reconcile, reconcile_next, reserve,
+        status, sweep,
     };
 
     sql_function!(
@@ -106,6 +106,12 @@ mod functions {
         pg_finfo_idem_renew,
         attempt::idem_renew,
         ["action_id", "attempt_id", "lease_seconds"]
+    );
+    sql_function!(
+        idem_dispatch,
+        pg_finfo_idem_dispatch,
+        dispatch::idem_dispatch,
+        ["action_id", "attempt_id"]
     );
     sql_function!(idem_release, pg_finfo_idem_release, attempt::idem_release, ["action_id", "attempt_id"]);
     sql_function!(

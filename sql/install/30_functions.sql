@@ -41,6 +41,10 @@ CREATE FUNCTION @extschema@.idem_release(action_id uuid, attempt_id uuid) RETURN
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION @extschema@.idem_release IS 'The attempt gives up before the effect; it does not count. Returns the state. Errors: 22004, 25006, 40001, ID002, ID003, ID004, ID006.';
 
+CREATE FUNCTION @extschema@.idem_dispatch(action_id uuid, attempt_id uuid) RETURNS uuid
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION @extschema@.idem_dispatch IS 'The last gate before the effect: marks that it may leave from now on and returns the provider_key to send with it. Passes once for each attempt, and only as a statement of its own outside a transaction block. Errors: 22004, 25001, 25006, ID002, ID003, ID004, ID005, ID006, ID007, ID008.';
+
 CREATE FUNCTION @extschema@.idem_add_evidence(
     action_id uuid, attempt_id uuid, finding text, response jsonb = NULL, resource_id text = NULL,
     external_request_id text = NULL, note text = NULL

@@ -5,11 +5,11 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN CASE capability
         WHEN 'execute' THEN ARRAY['FUNCTION idem_reserve', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown',
-            'FUNCTION idem_fail', 'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence',
+            'FUNCTION idem_dispatch', 'FUNCTION idem_fail', 'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id', 'FUNCTION idem_key',
             'FUNCTION idem_canonical', 'FUNCTION idem_fingerprint', 'FUNCTION idem_fingerprint_text',
             'FUNCTION idem_action_fingerprint']
-        WHEN 'relay' THEN ARRAY['FUNCTION idem_due', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown', 'FUNCTION idem_fail',
+        WHEN 'relay' THEN ARRAY['FUNCTION idem_due', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown', 'FUNCTION idem_dispatch', 'FUNCTION idem_fail',
             'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence', 'FUNCTION idem_status',
             'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'reconcile' THEN ARRAY['FUNCTION idem_reconcile_next', 'FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
@@ -17,7 +17,7 @@ BEGIN
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
             'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen',
             'FUNCTION idem_hold', 'FUNCTION idem_unhold']
-        WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_preloaded', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
+        WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_preloaded', 'FUNCTION idem_when_unknown', 'TABLE idem_policy', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
             'TABLE idem_overdue', 'TABLE idem_worker_status', 'TABLE idem_holds']
     END;
 END

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use idem_rules::action::{Action, State};
+use idem_rules::attempt::UNMARKED;
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::check_text;
 use idem_rules::policy::{Effect, Policy};
@@ -163,6 +164,13 @@ pub fn idem_commit(call: &Call) -> Result<Datum> {
     let event =
         |caller| Event::Commit(Commit { caller, resource_id: resource_id.as_deref(), record_when_lost });
     let (step, _) = move_action(call, ids, event, same_transaction, brought)?;
+    if step.events.contains(&UNMARKED) {
+        server::warn(
+            &Error::new(Code::Warning, "the attempt was committed without having marked its dispatch").hint(
+                "Call idem_dispatch before the effect: it is the gate that a withdrawal or a hold can close.",
+            ),
+        );
+    }
     Ok(answered(call, ids.0, &step))
 }
 

@@ -2,6 +2,7 @@
 
 pub mod attempt;
 pub mod decide;
+pub mod dispatch;
 pub mod due;
 pub mod fingerprint;
 pub mod hold;

@@ -59,6 +59,8 @@ struct Reserve<'a> {
     current: Rc<Policy>,
     ask: Ask,
     attempt_id_given: bool,
+    /// The present attempt has to mark its dispatch before it learns its provider key.
+    must_mark: bool,
     texts: Texts,
     patience: Patience,
 }
@@ -166,6 +168,7 @@ impl<'a> Reserve<'a> {
         Ok(Reserve {
             call,
             action_id: action_id(tenant, key),
+            must_mark: current.marks_dispatch,
             current,
             ask,
             attempt_id_given: given.is_some(),
@@ -252,6 +255,7 @@ impl<'a> Reserve<'a> {
         };
         let current = Rc::clone(&self.current);
         let policies = judged.as_ref().map_or(Policies::same(&current), Judged::policies);
+        self.must_mark = policies.granted.marks_dispatch;
         self.ask.attempt_id_used = self.has_been_used(&entry)?;
         let event = Event::Reserve(self.ask);
         let step = transition(Some(&entry.action), &event, policies, server::clock())?;
@@ -270,6 +274,9 @@ impl<'a> Reserve<'a> {
         let now = server::clock();
         let step = transition(Some(&entry.action), &Event::Reserve(self.ask), policies, now)?;
         let granted = matches!(step.answer, Answer::Decided(Decision::Execute, _));
+        if granted {
+            self.must_mark = current.marks_dispatch;
+        }
         let outcome = Outcome {
             worker: self.texts.worker.filter(|_| granted),
             request: self.texts.request.filter(|_| granted),
@@ -361,7 +368,7 @@ impl<'a> Reserve<'a> {
         let response_state = entry.and_then(|entry| action.and(entry.response_state(now)));
         let entry = entry.filter(|_| action.is_some_and(|action| action.state_at(now) != State::Expired));
         let owner = action.filter(|_| decision.owns());
-        let key_shown = owner.filter(|_| decision == Decision::Reconcile || !self.current.marks_dispatch);
+        let key_shown = owner.filter(|_| decision == Decision::Reconcile || !self.must_mark);
         let provider = match key_shown {
             Some(action) => {
                 Some(provider_key(installation::id(self.call)?, self.action_id, action.generation))

@@ -143,3 +143,14 @@ def test_after_a_crash(lazy, key):
         assert resolve(conn, finder, "applied").state == "committed"
         assert row(conn, "SELECT count(*) AS n FROM idem_actions WHERE state = 'committed' AND starts_with(key, %s)",
                    (key,)).n == 4
+
+
+def test_a_dispatch_is_flushed_by_itself(lazy, key):
+    """Who sends after an answer that a crash forgets has sent what nobody knows of."""
+    with lazy.connect() as conn, lazy.connect() as observer:
+        conn.execute("SELECT idem_register_action_type('marking', 'reversible', marks_dispatch => true)")
+        for n in range(3):
+            got = reserve(conn, f"{key}{n}", action_type="marking")
+            written = value(observer, "SELECT pg_current_wal_insert_lsn()::text")
+            end(conn, "idem_dispatch", got)
+            assert value(observer, "SELECT pg_current_wal_flush_lsn() > %s::pg_lsn", (written,))

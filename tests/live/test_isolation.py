@@ -112,7 +112,7 @@ def test_a_policy_registered_after_the_snapshot(old, conn, key):
     """An old snapshot does not show the new policy version; the rows it leaves must be readable to everybody."""
     conn.execute("SELECT idem_register_action_type('changing', 'read_only', lease => '10 s')")
     look(old)
-    conn.execute("SELECT idem_register_action_type('changing', 'irreversible', lease => '20 s')")
+    conn.execute("SELECT idem_register_action_type('changing', 'reversible', lease => '20 s')")
     got = None
     assert sqlstate(lambda: reserve(old, key, action_type="changing")) in (None, "40001")
     old.commit()

@@ -9,6 +9,9 @@ use crate::reconcile::evidence_kept;
 use crate::reserve::{approval_holds, held};
 use crate::transition::{Answer, Caller, Commit, Fail, Proof, Standing, Step};
 
+/// The history's word for a commit by an attempt that should have marked its dispatch and did not.
+pub const UNMARKED: &str = "unmarked";
+
 /// The effect happened.
 pub(crate) fn commit(action: &Action, commit: &Commit, policies: Policies, now: Time) -> Result<Step> {
     let standing = commit.caller.standing(action);
@@ -19,7 +22,11 @@ pub(crate) fn commit(action: &Action, commit: &Commit, policies: Policies, now: 
         _ => false,
     };
     if nobody_took_over {
-        return Ok(committed(action, commit, policies, now));
+        let unmarked = standing == Standing::Current
+            && policies.granted.marks_dispatch
+            && action.dispatched_at.is_none();
+        let step = committed(action, commit, policies, now);
+        return Ok(if unmarked { step.event(UNMARKED) } else { step });
     }
     if known && action.state == State::Committed {
         if differs(action.resource_id.as_deref(), commit.resource_id) {

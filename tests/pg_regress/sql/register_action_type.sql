@@ -43,7 +43,31 @@ SELECT policy_version FROM idem_register_action_type('register_action_type bad',
 SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'read_only', probe_interval => '-1 s');
 SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'read_only', probes_required => 0);
 SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'read_only', resolve_deadline => '-1 s');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', requires_approval => true, marks_dispatch => false);
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'irreversible', marks_dispatch => false);
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', 'local', marks_dispatch => true);
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', 'local', requires_approval => true);
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', approval_ttl => '0 s');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', approval_ttl => '-1 s');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', distinct_approver => 'nobody');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'deduplicated_creation', provider_key_window => '-1 s');
+SELECT kind, policy_version FROM unnest('{read_only,idempotent_mutation,reversible,irreversible}'::text[]) AS kind,
+    LATERAL idem_register_action_type('register_action_type bad', kind, provider_key_window => '1 s');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', lookup_hint => ' ');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', lookup_hint => repeat('h', 256));
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', compensation_type => '');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'reversible', compensation_type => 'register_action_type bad');
+SELECT policy_version FROM idem_register_action_type('register_action_type bad', 'read_only', compensation_type => 'undo');
 SELECT count(*) = :before_types AS unchanged FROM idem_action_type;
+
+-- What a class asks for by itself, and what was said instead
+SELECT kind, t.requires_approval, t.marks_dispatch
+FROM unnest('{read_only,idempotent_mutation,deduplicated_creation,reversible,irreversible}'::text[]) AS kind,
+    LATERAL idem_register_action_type('register_action_type ' || kind, kind) AS t;
+SELECT requires_approval, marks_dispatch FROM idem_register_action_type('register_action_type local', 'irreversible', 'local');
+SELECT requires_approval, marks_dispatch FROM idem_register_action_type('register_action_type light', 'irreversible', requires_approval => false);
+SELECT requires_approval, marks_dispatch FROM idem_register_action_type('register_action_type none', 'irreversible', requires_approval => false, marks_dispatch => false);
+SELECT requires_approval, marks_dispatch FROM idem_register_action_type('register_action_type strict', 'read_only', requires_approval => true);
 
 -- Sessions notice a change at once: the lease, and the largest one that may be asked for.
 SELECT policy_version FROM idem_register_action_type('register_action_type seen', 'read_only', lease => '10 s', max_lease => '20 s');

@@ -20,7 +20,7 @@ SELECT decision FROM idem_reserve('release lapsed', '{}', attempt_id => :'one', 
 SELECT pg_sleep(0.02);
 SELECT idem_release(idem_action_id('release lapsed'), :'one');
 -- Not counted, however often.
-SELECT policy_version FROM idem_register_action_type('release', 'irreversible', max_attempts => 1);
+SELECT policy_version FROM idem_register_action_type('release', 'reversible', max_attempts => 1);
 SELECT name, decision FROM unnest('{a,b,c}'::text[]) AS name,
     LATERAL idem_reserve('release ' || name, '{}', action_type => 'release', attempt_id => :'one');
 SELECT idem_release(idem_action_id('release a'), :'one');

@@ -5,7 +5,7 @@ SELECT name, policy_version FROM idem_register_action_type('reserve_lapsed read'
 SELECT name, policy_version FROM idem_register_action_type('reserve_lapsed set', 'idempotent_mutation');
 SELECT name, policy_version FROM idem_register_action_type('reserve_lapsed create', 'deduplicated_creation');
 SELECT name, policy_version FROM idem_register_action_type('reserve_lapsed undo', 'reversible');
-SELECT name, policy_version FROM idem_register_action_type('reserve_lapsed never', 'irreversible');
+SELECT name, policy_version FROM idem_register_action_type('reserve_lapsed never', 'irreversible', requires_approval => false, marks_dispatch => false);
 \set kinds '(VALUES (1, ''read''), (2, ''set''), (3, ''create''), (4, ''undo''), (5, ''never''), (6, ''unregistered'')) AS kinds(n, kind)'
 
 SELECT kind, granted, decision FROM :kinds,

@@ -5,7 +5,8 @@ SELECT policy_version FROM idem_register_action_type('same_transaction external'
 SELECT policy_version FROM idem_register_action_type('same_transaction read', 'read_only');
 SELECT policy_version FROM idem_register_action_type('same_transaction local', 'deduplicated_creation', 'local');
 SELECT policy_version FROM idem_register_action_type('same_transaction reversible', 'reversible');
-SELECT policy_version FROM idem_register_action_type('same_transaction irreversible', 'irreversible');
+SELECT policy_version FROM idem_register_action_type('same_transaction irreversible', 'irreversible', requires_approval => false, marks_dispatch => false);
+SELECT policy_version FROM idem_register_action_type('same_transaction marking', 'deduplicated_creation', marks_dispatch => true);
 SELECT policy_version FROM idem_register_action_type('same_transaction undo here', 'reversible', 'local');
 -- A warning by default
 BEGIN;
@@ -67,6 +68,12 @@ ROLLBACK;
 BEGIN;
 SELECT granted FROM idem_reserve('same_transaction irreversible', '{}', action_type => 'same_transaction irreversible', attempt_id => :'one');
 SELECT idem_commit(idem_action_id('same_transaction irreversible'), :'one');
+ROLLBACK;
+-- and for types that mark their dispatch,
+BEGIN;
+SELECT granted FROM idem_reserve('same_transaction marking', '{}', action_type => 'same_transaction marking', attempt_id => :'one');
+SET LOCAL pg_idem.same_transaction = 'allow';
+SELECT idem_commit(idem_action_id('same_transaction marking'), :'one');
 ROLLBACK;
 -- but not when their effect is in this database.
 BEGIN;

@@ -7,6 +7,7 @@
 #   make demo            the same set-up, then the demonstration on a throw-away cluster
 #   make lint            formatting, clippy, the install script, licences of dependencies
 #   make bench           the benchmark
+#   make versions        the SQL suite and the races on PostgreSQL 16 and 18
 #   make crash           500 rounds of killing each of postmaster, backends and clients under load (ROUNDS=…)
 #   make mutants         break each rule once and see that a test notices
 #
@@ -20,7 +21,8 @@ export PG PG_CONFIG
 MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
 PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
-PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
+# Of another build where the server's own does not run.
+PG_REGRESS ?= $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 
 # Cargo.toml has the only version number; the control file must say the same.
 VERSION := $(shell sed -n '/^\[workspace\.package\]/,/^\[[^w]/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -45,7 +47,7 @@ CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
 # Every name in the script is qualified. A procedure that commits cannot have a SET clause; its body is qualified too.
 PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()'
 
-.PHONY: all install uninstall installcheck setup test demo lint bench crash mutants clean
+.PHONY: all install uninstall installcheck setup test demo lint bench versions crash mutants clean
 .DELETE_ON_ERROR:
 
 all: $(LIBRARY) $(SCRIPT)
@@ -103,6 +105,9 @@ lint: setup
 bench: setup
 	@$(MAKE) --no-print-directory install
 	@bench/run
+
+versions: setup
+	@scripts/versions.sh "16 18" sql races
 
 ROUNDS = 500
 crash: setup

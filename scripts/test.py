@@ -1,6 +1,7 @@
-"""Runs every suite and adds up what they counted: the rules crate, the SQL files, the live tests.
+"""Runs suites and adds up what they counted: the rules crate, the SQL files, the live tests.
 
-`make test` calls this after it has installed the extension. A suite that fails does not keep the next one from
+`make test` calls this after it has installed the extension. Arguments name some of the suites: `test.py sql races`
+is what other majors get. A suite that fails does not keep the next one from
 running; the last line has the sum, and the exit status says whether anything failed.
 """
 
@@ -66,10 +67,10 @@ def sql():
     return counts
 
 
-def live():
+def live(*files):
     """Real clients, real servers, real processes."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        status, _ = run([sys.executable, "-m", "pytest", "-q", f"--junitxml={report.name}"],
+        status, _ = run([sys.executable, "-m", "pytest", "-q", f"--junitxml={report.name}", *files],
                         env={**os.environ, "PYTHONUNBUFFERED": "1"})
         if os.path.getsize(report.name) == 0:
             return Counts(failed=1)
@@ -79,9 +80,15 @@ def live():
     return checked(status, Counts(tests - failed - skipped, failed, skipped))
 
 
+def races():
+    """The live tests in which sessions meet."""
+    return live(*map(str, sorted(ROOT.glob("tests/live/test_race_*.py"))), "tests/live/test_isolation.py")
+
+
 def main():
     results = {}
-    for suite in (rules, sql, live):
+    chosen = [globals()[name] for name in sys.argv[1:]] or [rules, sql, live]
+    for suite in chosen:
         print(f"\n=== {suite.__name__}: {suite.__doc__.splitlines()[0]}", flush=True)
         began = time.monotonic()
         results[suite.__name__] = suite(), time.monotonic() - began

@@ -174,6 +174,24 @@ mod functions {
         fingerprint::idem_action_fingerprint,
         ["request_fingerprint", "action_type", "tenant", "actor", "target"]
     );
+    sql_function!(
+        idem_bind_tenant,
+        pg_finfo_idem_bind_tenant,
+        super::api::bind::idem_bind_tenant,
+        ["role", "tenant"]
+    );
+    sql_function!(
+        idem_unbind_tenant,
+        pg_finfo_idem_unbind_tenant,
+        super::api::bind::idem_unbind_tenant,
+        ["role", "tenant"]
+    );
+    sql_function!(
+        idem_sees_tenant,
+        pg_finfo_idem_sees_tenant,
+        super::api::bind::idem_sees_tenant,
+        ["tenant"]
+    );
     sql_function!(idem_hold, pg_finfo_idem_hold, super::api::hold::idem_hold, ["scope", "value", "note"]);
     sql_function!(idem_unhold, pg_finfo_idem_unhold, super::api::hold::idem_unhold, ["scope", "value"]);
     sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);

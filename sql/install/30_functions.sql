@@ -65,14 +65,14 @@ CREATE FUNCTION @extschema@.idem_reconcile_next(
     worker text = NULL
 ) RETURNS SETOF @extschema@.idem_reconciliation
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_reconcile_next IS 'Leases due unknown actions to the caller, the nearest deadline first, each to one reconciler at a time. COMMIT before looking anything up; end each with idem_resolve. Errors: 0A000, 22023, 25006, 55000.';
+COMMENT ON FUNCTION @extschema@.idem_reconcile_next IS 'Leases due unknown actions to the caller, the nearest deadline first, each to one reconciler at a time. COMMIT before looking anything up; end each with idem_resolve. Errors: 0A000, 22023, 25006, 42501, 55000.';
 
 CREATE FUNCTION @extschema@.idem_due(
     max integer = 10, lease_seconds double precision = NULL, action_type text = NULL, tenant text = NULL,
     worker text = NULL
 ) RETURNS SETOF @extschema@.idem_due_action
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_due IS 'Grants the caller actions whose request is stored and that may start now: retryable, approved, or repeatable ones whose attempt died. COMMIT before the effects; end each as after idem_reserve. Errors: 0A000, 22023, 25006, 55000.';
+COMMENT ON FUNCTION @extschema@.idem_due IS 'Grants the caller actions whose request is stored and that may start now: retryable, approved, or repeatable ones whose attempt died. COMMIT before the effects; end each as after idem_reserve. Errors: 0A000, 22023, 25006, 42501, 55000.';
 
 CREATE FUNCTION @extschema@.idem_escalate(action_id uuid, note text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -90,7 +90,7 @@ COMMENT ON FUNCTION @extschema@.idem_reopen IS 'A person gives a failed or rejec
 
 CREATE FUNCTION @extschema@.idem_status(key text, tenant text = '') RETURNS @extschema@.idem_action_status
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_status IS 'Shows where an action stands, by its name. Errors: 22004, 22023.';
+COMMENT ON FUNCTION @extschema@.idem_status IS 'Shows where an action stands, by its name. Errors: 22004, 22023, 42501.';
 
 CREATE FUNCTION @extschema@.idem_status_by_id(action_id uuid) RETURNS @extschema@.idem_action_status
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';

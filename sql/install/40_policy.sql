@@ -32,6 +32,10 @@ DECLARE
     careful boolean := $2 = 'irreversible' AND coalesce($3, 'external') <> 'local';
     approval boolean := coalesce(requires_approval, careful);
 BEGIN
+    IF NOT @extschema@.idem_sees_tenant(NULL) THEN
+        RAISE EXCEPTION 'a role that is bound to tenants cannot do what concerns all of them' USING ERRCODE = '42501',
+            HINT = 'Use a role without bindings.';
+    END IF;
     IF $1 IS NULL OR $2 IS NULL THEN
         RAISE EXCEPTION 'name and class must not be null' USING ERRCODE = '22004',
             HINT = 'Only the other parameters have defaults.';
@@ -127,7 +131,7 @@ BEGIN
     RETURN made;
 END
 $$;
-COMMENT ON FUNCTION @extschema@.idem_register_action_type IS 'Registers an action type, or changes it: each change is a new policy_version. The same again changes nothing. Left out, requires_approval and marks_dispatch are on for the class irreversible. Returns the row in force. Errors: 22004, 22023.';
+COMMENT ON FUNCTION @extschema@.idem_register_action_type IS 'Registers an action type, or changes it: each change is a new policy_version. The same again changes nothing. Left out, requires_approval and marks_dispatch are on for the class irreversible. Returns the row in force. Errors: 22004, 22023, 42501.';
 
 CREATE FUNCTION @extschema@.idem_when_unknown(class text, provider_key_window bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' AS $$

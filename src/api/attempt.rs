@@ -12,6 +12,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
+use super::bind::find_own;
 use crate::server::{self, Call, Changed, Value};
 use crate::session;
 use crate::settings::{self, SameTransaction};
@@ -43,7 +44,7 @@ pub(super) fn move_action<'a>(
     loop {
         server::serve_interrupts();
         let ledger = Ledger::open(call)?;
-        let entry = ledger.find(action_id)?.ok_or_else(no_such_action)?;
+        let entry = find_own(call, &ledger, action_id)?.ok_or_else(no_such_action)?;
         let kind = if brought.by_any_attempt { Kind::Any } else { Kind::Effect };
         let caller = standing(call, &entry, attempt_id.unwrap_or_default(), kind)?;
         let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;

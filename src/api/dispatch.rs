@@ -1,13 +1,18 @@
 //! idem_dispatch: the last gate before the effect
 
+use std::cell::RefCell;
+
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::provider_key;
+use idem_rules::policy::Policy;
 use idem_rules::transition::Event;
 use pgrx::pg_sys::Datum;
 
 use super::attempt::{Brought, ids, move_action};
+use super::hold::{explained, holding};
 use crate::server::{self, Call, Value};
 use crate::store::installation;
+use crate::store::ledger::Entry;
 
 /// `idem_dispatch(action_id, attempt_id)`
 ///
@@ -28,8 +33,15 @@ pub fn idem_dispatch(call: &Call) -> Result<Datum> {
             "COMMIT first; then call it in autocommit mode, not from a function, a DO block or a pipeline.",
         ));
     }
-    let event = |caller| Event::Dispatch { caller, held: false };
-    let (_, action) = move_action(call, ids, event, |_, _| Ok(()), Brought::default())?;
+    // Looked at beside the row, each time that one is: `move_action` checks first and then asks for the event.
+    let hold = RefCell::new(None);
+    let look = |entry: &Entry, _: &Policy| {
+        hold.replace(holding(call, entry.raw_tenant(), entry.raw_action_type())?);
+        Ok(())
+    };
+    let event = |caller| Event::Dispatch { caller, held: hold.borrow().is_some() };
+    let (_, action) = move_action(call, ids, event, look, Brought::default())
+        .map_err(|error| explained(error, hold.borrow().as_deref()))?;
     server::commit_with_this_statement();
     server::force_sync_commit();
     let key = provider_key(installation::id(call)?, ids.0, action.generation);

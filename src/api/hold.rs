@@ -8,6 +8,7 @@ use idem_rules::hold::{Hold, Scope, switched_off};
 use idem_rules::identity::{check_action_type, check_tenant, check_text};
 use pgrx::pg_sys::Datum;
 
+use super::bind::{refuse_bound, refuse_foreign};
 use crate::server::{self, Call, Value};
 use crate::settings::{self, Mode};
 use crate::store::hold::{self, Change};
@@ -16,7 +17,8 @@ use crate::store::hold::{self, Change};
 pub(super) fn holding(call: &Call, tenant: &[u8], action_type: &[u8]) -> Result<Option<Rc<Hold>>> {
     match settings::mode() {
         Mode::On => hold::covering(call, tenant, action_type),
-        Mode::ReplayOnly | Mode::Off => Ok(Some(Rc::new(Hold::ReplayOnly))),
+        Mode::ReplayOnly => Ok(Some(Rc::new(Hold::Mode("replay_only")))),
+        Mode::Off => Ok(Some(Rc::new(Hold::Mode("off")))),
     }
 }
 
@@ -38,9 +40,15 @@ fn named(call: &Call) -> Result<(Scope, Datum)> {
     let scope = Scope::from_word(&call.required_text(0)?)?;
     let value = call.required_text(1)?;
     match scope {
-        Scope::Tenant => check_tenant(Some(&value))?,
-        Scope::ActionType => check_action_type(Some(&value))?,
-    };
+        Scope::Tenant => {
+            check_tenant(Some(&value))?;
+            refuse_foreign(call, call.raw(1))?;
+        }
+        Scope::ActionType => {
+            check_action_type(Some(&value))?;
+            refuse_bound(call)?;
+        }
+    }
     call.stored(1).map(|value| (scope, value)).ok_or_else(|| call.null(1))
 }
 

@@ -1,6 +1,7 @@
 //! Every function users call: arguments in, one rule asked, its answer stored and shown.
 
 pub mod attempt;
+pub mod bind;
 pub mod decide;
 pub mod dispatch;
 pub mod due;

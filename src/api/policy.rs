@@ -11,5 +11,6 @@ pub fn idem_cache_changed(call: &Call) -> Result<Datum> {
     store::policy::changed(call)?;
     store::installation::changed(call)?;
     store::hold::changed(call)?;
+    store::bound::changed(call)?;
     Ok(call.trigger_done())
 }

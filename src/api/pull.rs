@@ -9,10 +9,12 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
+use super::bind::refuse_foreign;
 use super::hold::{holding, refuse_when_off};
 use crate::server::{self, Call, Changed};
 use crate::session;
 use crate::store::apply::apply;
+use crate::store::bound;
 use crate::store::cursor::Cursor;
 use crate::store::history::Report;
 use crate::store::ledger::{Entry, Ledger, Outcome};
@@ -70,6 +72,7 @@ impl<'a> Pull<'a> {
         let tenant = call.text(3)?;
         if tenant.is_some() {
             check_tenant(tenant.as_deref())?;
+            refuse_foreign(call, call.raw(3))?;
         }
         check_text(call.name(4), call.text(4)?.as_deref())?;
         let lease = call.seconds(1)?;
@@ -165,8 +168,11 @@ impl<'a> Pull<'a> {
         judgeable(judged.map(Some))
     }
 
-    /// The ledger's row behind a place; `None` where there is none that can be judged.
+    /// The ledger's row behind a place; `None` where there is none that can be judged, or of a foreign tenant.
     pub fn entry(&self, place: &Place) -> Result<Option<Entry>> {
+        if !bound::sees(self.call, Some(place.tenant()))? {
+            return Ok(None);
+        }
         judgeable(self.ledger.find(place.action_id()))
     }
 

@@ -17,6 +17,7 @@ use idem_rules::transition::{Answer, Ask, Decision, Event, transition};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
+use super::bind::refuse_foreign;
 use super::fingerprint::{digest, digest_argument};
 use super::hold::{explained, holding, refuse_when_off};
 use super::{Judged, seconds};
@@ -131,6 +132,7 @@ impl<'a> Reserve<'a> {
         let key = check_key(key.as_deref())?;
         let tenant = check_tenant(tenant.as_deref())?;
         check_action_type(Some(&action_type))?;
+        refuse_foreign(call, call.raw(at::TENANT))?;
         let actor = call.text(at::ACTOR)?;
         let target = call.text(at::TARGET)?;
         let actor = check_text(call.name(at::ACTOR), actor.as_deref())?;

@@ -8,6 +8,7 @@ use idem_rules::identity::{action_id, check_key, check_tenant};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
+use super::bind::{find_own, refuse_foreign};
 use crate::server::{self, Call, Value};
 use crate::store::ledger::{Entry, Ledger, misnamed};
 
@@ -15,6 +16,7 @@ use crate::store::ledger::{Entry, Ledger, misnamed};
 pub fn idem_status(call: &Call) -> Result<Datum> {
     let (key, tenant) = (call.text(0)?, call.text(1)?);
     let id = action_id(check_tenant(tenant.as_deref())?, check_key(key.as_deref())?);
+    refuse_foreign(call, call.raw(1))?;
     let entry = Ledger::open(call)?.find(id)?;
     match entry {
         Some(entry) if !entry.is_named(call.raw(1), call.raw(0)) => Err(misnamed(id)),
@@ -25,7 +27,7 @@ pub fn idem_status(call: &Call) -> Result<Datum> {
 /// `idem_status_by_id(action_id)`
 pub fn idem_status_by_id(call: &Call) -> Result<Datum> {
     let id = call.required_uuid(0)?;
-    let entry = Ledger::open(call)?.find(id)?;
+    let entry = find_own(call, &Ledger::open(call)?, id)?;
     shown(call, id, entry)
 }
 

@@ -9,6 +9,7 @@ use pgrx::pg_sys;
 use uuid::Uuid;
 
 use super::raise::Raised;
+use super::role::Role;
 use super::values::{self, bytes_of};
 
 /// One call of an SQL function of ours.
@@ -191,6 +192,11 @@ impl Call {
     /// A uuid argument that must be there. Errors: 22004.
     pub fn required_uuid(&self, n: usize) -> Result<Uuid> {
         self.uuid(n).ok_or_else(|| self.null(n))
+    }
+
+    /// A regrole argument.
+    pub fn role(&self, n: usize) -> Option<Role> {
+        self.datum(n).map(Role::from_datum)
     }
 
     /// An integer argument.

@@ -31,6 +31,8 @@ pub enum Type {
     Jsonb,
     /// boolean
     Bool,
+    /// regrole
+    Role,
 }
 
 impl Type {
@@ -46,6 +48,7 @@ impl Type {
             Type::Bytes => pg_sys::BYTEAOID,
             Type::Jsonb => pg_sys::JSONBOID,
             Type::Bool => pg_sys::BOOLOID,
+            Type::Role => pg_sys::REGROLEOID,
         }
     }
 }

@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 use uuid::Uuid;
 
 use super::call::Value;
+use super::role::Role;
 use super::xact;
 
 /// More columns than any table of ours has.
@@ -99,6 +100,16 @@ impl Values {
     /// "char"
     pub fn set_letter(&mut self, n: usize, letter: u8) {
         self.set(n, Some(pg_sys::Datum::from(letter as i8)));
+    }
+
+    /// regrole
+    pub fn role(&self, n: usize) -> Role {
+        Role::from_datum(self.datums[n])
+    }
+
+    /// regrole
+    pub fn set_role(&mut self, n: usize, role: Role) {
+        self.set(n, Some(role.datum()));
     }
 
     /// uuid

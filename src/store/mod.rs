@@ -1,6 +1,7 @@
 //! What is stored: one file per word, each the only one that knows its table's columns.
 
 pub mod apply;
+pub mod bound;
 mod columns;
 pub mod cursor;
 pub mod history;

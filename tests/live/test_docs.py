@@ -25,7 +25,7 @@ README, DESIGN = ROOT / "README.md", ROOT / "DESIGN.md"
 PAGES = sorted(ROOT.glob("*.md"))
 # Functions of the extension that nobody calls; they serve its views and functions. So do all trigger functions.
 INTERNAL = {"idem_capability", "idem_check_capabilities", "idem_has_capability", "idem_microseconds", "idem_when_unknown",
-            "idem_preloaded", "idem_state_word", "idem_visit"}
+            "idem_preloaded", "idem_sees_tenant", "idem_state_word", "idem_visit"}
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_views_are_those_of_the_extension(catalog):
 def test_capabilities_are_those_of_the_extension(conn):
     listed = {cells[0].strip("`"): re.findall(r"`(\w+)`", cells[1]) for cells in columns(sections(README)["Roles"])[1:]
               if cells[0].startswith("`")}
-    assert set(listed) == {"execute", "reconcile", "operate", "read"}
+    assert set(listed) == {"execute", "relay", "reconcile", "operate", "read"}
     for capability, objects in listed.items():
         held = value(conn, "SELECT idem_capability(%s)", (capability,))
         held = [name for _, name in (object.split() for object in held)]

@@ -79,6 +79,31 @@ def test_grants_in_progress_go_on(connect, tenant):
     assert reserve(operator, "k", tenant=tenant).response == {"n": 1}
 
 
+def test_the_last_gate_is_asked_again(connect, tenant):
+    """An attempt of a type that marks its dispatch was granted before the hold: it does not get its provider key."""
+    worker, operator = connect(), connect()
+    worker.execute("SELECT idem_register_action_type('hold marks', 'deduplicated_creation', marks_dispatch => true)")
+    got = reserve(worker, "k", tenant=tenant, action_type="hold marks")
+    hold(operator, tenant)
+    with pytest.raises(psycopg.Error) as caught:
+        end(worker, "idem_dispatch", got)
+    assert caught.value.sqlstate == "ID008" and "Its tenant is held" in caught.value.diag.message_detail
+    unhold(operator, tenant)
+    assert end(worker, "idem_dispatch", got)
+
+
+def test_pull_workers_are_given_nothing(connect, tenant):
+    """What is held stays in the queue, and what is not is handed out."""
+    worker, operator = connect(), connect()
+    for owner in (tenant, tenant[:-1] + "!"):
+        end(worker, "idem_release", reserve(worker, "k", tenant=owner, store_request=True))
+    hold(operator, tenant)
+    due = "SELECT tenant FROM idem_due(100) WHERE tenant IN (%s, %s)"
+    assert [found.tenant for found in rows(worker, due, (tenant, tenant[:-1] + "!"))] == [tenant[:-1] + "!"]
+    unhold(operator, tenant)
+    assert [found.tenant for found in rows(worker, due, (tenant, tenant[:-1] + "!"))] == [tenant]
+
+
 def test_until_its_commit_it_stops_nobody_else(connect, tenant):
     """And never, when it is rolled back."""
     worker, operator = connect(), connect(autocommit=False)
@@ -216,6 +241,8 @@ def test_off(sessions, key):
     commit(conn, done, response={"n": 1})
     set_mode(sessions, "off")
     heard(conn, "off")
+    for pull in ("idem_due", "idem_reconcile_next"):
+        assert sqlstate(rows, conn, f"SELECT * FROM {pull}()") == "ID008", pull
     for name in ("new", "done", "lost"):
         assert sqlstate(reserve, conn, f"{key}/{name}", can_reconcile=True) == "ID008", name
     assert commit(conn, open_one, response={"n": 2}) == "committed"

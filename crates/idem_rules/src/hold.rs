@@ -35,8 +35,8 @@ impl Scope {
 /// Who or what holds an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hold {
-    /// `pg_idem.mode = replay_only`.
-    ReplayOnly,
+    /// `pg_idem.mode`, with its value.
+    Mode(&'static str),
     /// An operator's hold on a tenant or an action type.
     By {
         /// What it covers.
@@ -53,7 +53,7 @@ impl Hold {
     pub fn refusal(&self) -> Error {
         let error = Error::new(Code::Held, "the action is held by an operator");
         match self {
-            Hold::ReplayOnly => error.detail("pg_idem.mode is replay_only.").hint(
+            Hold::Mode(mode) => error.detail(format!("pg_idem.mode is {mode}.")).hint(
                 "Ask whoever runs this server; the setting is in its configuration. Replays and the ending of \
                  attempts still work.",
             ),
@@ -97,7 +97,7 @@ mod tests {
         for (refusal, detail) in [
             (by(Scope::Tenant), "Its tenant is held since noon by role \"ops\"."),
             (by(Scope::ActionType), "Its action type is held since noon by role \"ops\"."),
-            (Hold::ReplayOnly.refusal(), "pg_idem.mode is replay_only."),
+            (Hold::Mode("replay_only").refusal(), "pg_idem.mode is replay_only."),
             (switched_off(), "pg_idem.mode is off."),
         ] {
             assert_eq!((refusal.code, refusal.detail.as_deref()), (Code::Held, Some(detail)));

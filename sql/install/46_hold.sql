@@ -26,15 +26,15 @@ CREATE TRIGGER idem_cache_changed AFTER INSERT ON @extschema@.idem_held
 
 CREATE FUNCTION @extschema@.idem_hold(scope text, value text, note text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_hold IS 'Stops new effects of a tenant or an action type: from the COMMIT on no grant, claim or dispatch begins (ID008). Replays, the ending of attempts and reconciling go on. Returns held. Errors: 22004, 22023, 25006.';
+COMMENT ON FUNCTION @extschema@.idem_hold IS 'Stops new effects of a tenant or an action type: from the COMMIT on no grant, claim or dispatch begins (ID008). Replays, the ending of attempts and reconciling go on. Returns held. Errors: 22004, 22023, 25006, 42501.';
 
 CREATE FUNCTION @extschema@.idem_unhold(scope text, value text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_unhold IS 'Lifts a hold. Returns unheld, or not_held when there was none. Errors: 22004, 22023, 25006.';
+COMMENT ON FUNCTION @extschema@.idem_unhold IS 'Lifts a hold. Returns unheld, or not_held when there was none. Errors: 22004, 22023, 25006, 42501.';
 
 CREATE VIEW @extschema@.idem_holds WITH (security_barrier) AS
 SELECT h.scope, h.value, h.at AS since, h.role, h.session_role, h.note
 FROM @extschema@.idem_held AS h
-WHERE h.held AND NOT EXISTS (
+WHERE h.held AND (h.scope <> 'tenant' OR @extschema@.idem_sees_tenant(h.value)) AND NOT EXISTS (
     SELECT FROM @extschema@.idem_held AS later WHERE later.scope = h.scope AND later.value = h.value AND later.n > h.n);
 COMMENT ON VIEW @extschema@.idem_holds IS 'The holds in force: what is stopped, since when, by whom and why.';

@@ -195,5 +195,71 @@ mod functions {
     sql_function!(idem_hold, pg_finfo_idem_hold, super::api::hold::idem_hold, ["scope", "value", "note"]);
     sql_function!(idem_unhold, pg_finfo_idem_unhold, super::api::hold::idem_unhold, ["scope", "value"]);
     sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);
+    sql_function!(
+        idem_register_outbox,
+        pg_finfo_idem_register_outbox,
+        super::api::outbox::idem_register_outbox,
+        ["outbox", "ordered", "max_attempts", "keep_delivered", "notify_channel"]
+    );
+    sql_function!(
+        idem_outbox_put,
+        pg_finfo_idem_outbox_put,
+        super::api::outbox::idem_outbox_put,
+        ["outbox", "type", "aggregatetype", "aggregateid", "payload", "headers", "action_id", "available_at"]
+    );
+    sql_function!(
+        idem_outbox_put_many,
+        pg_finfo_idem_outbox_put_many,
+        super::api::outbox::idem_outbox_put_many,
+        ["outbox", "messages"]
+    );
+    sql_function!(
+        idem_outbox_claim,
+        pg_finfo_idem_outbox_claim,
+        super::api::relay::idem_outbox_claim,
+        ["outbox", "max", "lease_seconds", "relay"]
+    );
+    sql_function!(
+        idem_outbox_ack,
+        pg_finfo_idem_outbox_ack,
+        super::api::relay::idem_outbox_ack,
+        ["outbox", "id", "claim_id", "response", "resource_id", "external_request_id"]
+    );
+    sql_function!(
+        idem_outbox_ack_many,
+        pg_finfo_idem_outbox_ack_many,
+        super::api::relay::idem_outbox_ack_many,
+        ["outbox", "claim_id", "ids"]
+    );
+    sql_function!(
+        idem_outbox_nack,
+        pg_finfo_idem_outbox_nack,
+        super::api::relay::idem_outbox_nack,
+        ["outbox", "id", "claim_id", "error", "proof", "delay_seconds"]
+    );
+    sql_function!(
+        idem_outbox_renew,
+        pg_finfo_idem_outbox_renew,
+        super::api::relay::idem_outbox_renew,
+        ["outbox", "claim_id", "lease_seconds"]
+    );
+    sql_function!(
+        idem_outbox_redrive,
+        pg_finfo_idem_outbox_redrive,
+        super::api::relay::idem_outbox_redrive,
+        ["outbox", "ids", "skip"]
+    );
+    sql_function!(
+        idem_inbox_accept,
+        pg_finfo_idem_inbox_accept,
+        super::api::inbox::idem_inbox_accept,
+        ["consumer", "message_id", "payload", "tenant"]
+    );
+    sql_function!(
+        idem_inbox_accept_many,
+        pg_finfo_idem_inbox_accept_many,
+        super::api::inbox::idem_inbox_accept_many,
+        ["consumer", "message_ids", "payloads", "tenant"]
+    );
     sql_function!(idem_cache_changed, pg_finfo_idem_cache_changed, policy::idem_cache_changed, []);
 }

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::time::Duration;
 
+use idem_rules::action::{SECOND, Span};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 use crate::server;
@@ -40,6 +41,7 @@ static SAME_TRANSACTION: GucSetting<SameTransaction> =
 static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"*"));
 static NAPTIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1_000);
+static INBOX_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
 static REQUIRE_ACTION_TYPE: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Makes the settings known to the server.
@@ -126,6 +128,16 @@ pub fn define() {
         GucContext::Sighup,
         GucFlags::default(),
     );
+    GucRegistry::define_int_guc(
+        c"pg_idem.inbox_retention",
+        c"How long the inbox remembers a message.",
+        c"A message that comes again later than that is new.",
+        &INBOX_RETENTION,
+        1,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
     server::reserve_setting_names(c"pg_idem");
 }
 
@@ -161,6 +173,11 @@ pub fn same_transaction() -> SameTransaction {
 /// `pg_idem.require_action_type`
 pub fn require_action_type() -> bool {
     REQUIRE_ACTION_TYPE.get()
+}
+
+/// `pg_idem.inbox_retention`
+pub fn inbox_retention() -> Span {
+    i64::from(INBOX_RETENTION.get()) * SECOND
 }
 
 /// `pg_idem.naptime`

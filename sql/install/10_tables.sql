@@ -58,7 +58,7 @@ COMMENT ON COLUMN @extschema@.idem_action.fence IS 'Rises with every acquisition
 COMMENT ON COLUMN @extschema@.idem_action.fingerprint IS 'Digest of what was asked for, in scope; compared under the scheme it was made with.';
 COMMENT ON COLUMN @extschema@.idem_action.ttl IS 'Retention in microseconds that a call asked for, where longer than the type''s.';
 COMMENT ON COLUMN @extschema@.idem_action.state IS 'p proposed, a approved, s started, u unknown, r retryable, c committed, f failed, j rejected, x expired.';
-COMMENT ON COLUMN @extschema@.idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation; 65536 response too large.';
+COMMENT ON COLUMN @extschema@.idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation, carried; 65536 response too large.';
 COMMENT ON COLUMN @extschema@.idem_action.forgiven IS 'Attempts that do not count against max_attempts; NULL is 0, as for the other counts.';
 COMMENT ON INDEX @extschema@.idem_action_visit_at IS 'The order in which the sweep visits the ledger.';
 

@@ -86,7 +86,8 @@ pub(super) fn ids(call: &Call) -> Result<(Uuid, Option<Uuid>)> {
     Ok((call.required_uuid(0)?, Some(call.required_uuid(1)?)))
 }
 
-fn no_check(_: &Entry, _: &Policy) -> Result<()> {
+/// Nothing to check but what the rules do.
+pub(super) fn no_check(_: &Entry, _: &Policy) -> Result<()> {
     Ok(())
 }
 
@@ -176,7 +177,7 @@ pub fn idem_commit(call: &Call) -> Result<Datum> {
 }
 
 /// An external effect belongs between two transactions: its reservation must be committed before the call.
-fn same_transaction(entry: &Entry, policy: &Policy) -> Result<()> {
+pub(super) fn same_transaction(entry: &Entry, policy: &Policy) -> Result<()> {
     let action = &entry.action;
     let here = action.state == State::Started
         && session::was_granted_here(entry.action_id, action.attempt_id, entry.writer());
@@ -227,14 +228,7 @@ pub fn idem_mark_unknown(call: &Call) -> Result<Datum> {
 pub fn idem_fail(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_fail()");
     let ids = ids(call)?;
-    let proof = match call.required_text(2)?.as_ref() {
-        "not_sent" => Proof::NotSent,
-        "refused" => Proof::Refused,
-        _ => {
-            return Err(Error::new(Code::InvalidParameter, "proof must be not_sent or refused")
-                .hint("A time-out, a reset or a 5xx proves nothing: use idem_mark_unknown."));
-        }
-    };
+    let proof = Proof::from_word(&call.required_text(2)?)?;
     let retryable = call.bool(4).unwrap_or(false);
     let retry_after = call.seconds(5)?;
     let new_provider_key = call.bool(6).unwrap_or(false);

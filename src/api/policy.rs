@@ -12,5 +12,6 @@ pub fn idem_cache_changed(call: &Call) -> Result<Datum> {
     store::installation::changed(call)?;
     store::hold::changed(call)?;
     store::bound::changed(call)?;
+    store::outbox::changed(call)?;
     Ok(call.trigger_done())
 }

@@ -259,6 +259,7 @@ impl<'a> Reserve<'a> {
         let policies = judged.as_ref().map_or(Policies::same(&current), Judged::policies);
         self.must_mark = policies.granted.marks_dispatch;
         self.ask.attempt_id_used = self.has_been_used(&entry)?;
+        self.ask.carried = entry.action.flags.carried;
         let event = Event::Reserve(self.ask);
         let step = transition(Some(&entry.action), &event, policies, server::clock())?;
         let Answer::Decided(decision, wait) = step.answer else { return Ok(Look::Again) };

@@ -11,7 +11,9 @@ use super::Judged;
 use crate::server::{self, Call, Changed, Value};
 use crate::store::apply::apply;
 use crate::store::cursor::Cursor;
+use crate::settings;
 use crate::store::history::{self, Report};
+use crate::store::inbox::Inbox;
 use crate::store::ledger::{Entry, Ledger, Outcome};
 use crate::store::open::OpenActions;
 
@@ -66,6 +68,7 @@ pub fn idem_sweep(call: &Call) -> Result<Datum> {
     sweep.follow("settled", 0, true)?;
     sweep.follow("scrub", SCRUB_AFTER, true)?;
     sweep.follow("remove", REMOVE_AFTER, true)?;
+    sweep.inbox()?;
     sweep.swept.row(call)
 }
 
@@ -192,6 +195,19 @@ impl Sweep<'_> {
             let open = OpenActions::open(self.call)?;
             open.note(entry.action_id, place, entry.tenant(), entry.action_type_datum());
         }
+        Ok(())
+    }
+
+    /// Forgets messages that consumers have seen long enough ago.
+    fn inbox(&mut self) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let up_to = self.began.saturating_sub(settings::inbox_retention());
+        let forgotten = Inbox::open(self.call)?.forget(up_to, self.left)?;
+        self.left -= forgotten;
+        self.swept.visited += forgotten;
+        self.swept.removed += forgotten;
         Ok(())
     }
 

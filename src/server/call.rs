@@ -194,6 +194,43 @@ impl Call {
         self.uuid(n).ok_or_else(|| self.null(n))
     }
 
+    /// A timestamptz argument.
+    pub fn time(&self, n: usize) -> Option<Time> {
+        self.datum(n).map(values::time_of)
+    }
+
+    /// A regclass argument.
+    pub fn table(&self, n: usize) -> Option<pg_sys::Oid> {
+        self.datum(n).map(|datum| pg_sys::Oid::from(datum.value() as u32))
+    }
+
+    /// A bigint argument.
+    pub fn big(&self, n: usize) -> Option<i64> {
+        self.datum(n).map(|datum| datum.value() as i64)
+    }
+
+    /// A jsonb array argument; NULL gives no elements.
+    pub fn jsonbs(&self, n: usize) -> Result<Vec<Option<Jsonb<'_>>>> {
+        let Some(datum) = self.datum(n) else { return Ok(Vec::new()) };
+        let elements = values::jsonb_elements(datum).ok_or_else(|| {
+            let message = format!("{} must be an array of one dimension", self.name(n));
+            Error::new(Code::InvalidParameter, message).hint("Pass a plain list.")
+        })?;
+        let document = |datum| Jsonb { datum, bytes: bytes_of(datum) };
+        Ok(elements.into_iter().map(|element| element.map(document)).collect())
+    }
+
+    /// A uuid array argument that must be there, without NULLs in it. Errors: 22004, 22023.
+    pub fn required_uuids(&self, n: usize) -> Result<Vec<Uuid>> {
+        let datum = self.datum(n).ok_or_else(|| self.null(n))?;
+        let elements = values::uuid_elements(datum).ok_or_else(|| {
+            let message = format!("{} must be an array of one dimension", self.name(n));
+            Error::new(Code::InvalidParameter, message).hint("Pass a plain list.")
+        })?;
+        let elements = elements.into_iter().map(|element| element.map(values::uuid_of));
+        elements.map(|uuid| uuid.ok_or_else(|| self.null(n))).collect()
+    }
+
     /// A regrole argument.
     pub fn role(&self, n: usize) -> Option<Role> {
         self.datum(n).map(Role::from_datum)

@@ -33,10 +33,14 @@ pub enum Type {
     Bool,
     /// regrole
     Role,
+    /// regclass
+    Table,
+    /// tid
+    Place,
 }
 
 impl Type {
-    fn oid(self) -> pg_sys::Oid {
+    pub(super) fn oid(self) -> pg_sys::Oid {
         match self {
             Type::Uuid => pg_sys::UUIDOID,
             Type::Time => pg_sys::TIMESTAMPTZOID,
@@ -49,6 +53,8 @@ impl Type {
             Type::Jsonb => pg_sys::JSONBOID,
             Type::Bool => pg_sys::BOOLOID,
             Type::Role => pg_sys::REGROLEOID,
+            Type::Table => pg_sys::REGCLASSOID,
+            Type::Place => pg_sys::TIDOID,
         }
     }
 }

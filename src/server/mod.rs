@@ -11,6 +11,7 @@
 pub mod background;
 mod call;
 mod catalog;
+pub mod query;
 mod raise;
 mod role;
 mod rows;
@@ -29,7 +30,7 @@ pub use rows::Rows;
 pub use scan::{Bound, Key};
 pub use statement::{commit_with_this_statement, is_statement_of_its_own};
 pub use table::{Changed, Row, Table, serialization};
-pub use values::{Values, json_of, json_time, text_datum};
+pub use values::{Values, json_of, json_time, text_datum, time_datum, uuid_datum};
 pub use version::reserve_setting_names;
 pub use xact::{
     Tick, assign_transaction_id, clock, encoding, force_sync_commit, in_subtransaction,

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::table::{Row, Table};
 use super::values::{time_datum, uuid_datum};
 use super::version::begin_scan;
+use super::xact::{Tick, tick};
 
 /// How an index column is compared with a value.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub enum Bound {
     UpTo(Time),
     /// integer =
     Int(i32),
+    /// regclass =
+    Table(pg_sys::Oid),
     /// text = under collation "C"
     Text(pg_sys::Datum),
 }
@@ -44,6 +47,9 @@ fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
             }
             Bound::Int(value) => {
                 (pg_sys::BTEqualStrategyNumber, pg_sys::F_INT4EQ, pg_sys::Datum::from(value))
+            }
+            Bound::Table(table) => {
+                (pg_sys::BTEqualStrategyNumber, pg_sys::F_OIDEQ, pg_sys::Datum::from(table))
             }
             Bound::Text(datum) => (pg_sys::BTEqualStrategyNumber, pg_sys::F_TEXTEQ, datum),
         };
@@ -181,6 +187,26 @@ impl Table {
 
     /// True when another transaction that has not ended yet inserted, or changes, a row that meets `keys`.
     pub fn is_being_written(&self, index: usize, keys: &[Key]) -> bool {
+        self.writer(index, keys).is_some()
+    }
+
+    /// Waits for the end of another transaction that inserted, or changes, a row that meets `keys`, as a unique index
+    /// has an INSERT wait. False when there is none. Two that wait for each other end in 40P01.
+    pub fn wait_for_writer(&self, index: usize, keys: &[Key], pace: &mut Tick) -> bool {
+        let Some((xid, speculative)) = self.writer(index, keys) else { return false };
+        if speculative {
+            // It is being decided at this moment whether that row stays.
+            tick(pace, std::time::Duration::MAX);
+            return true;
+        }
+        let nothing = std::ptr::null_mut();
+        // SAFETY: waits for a transaction's lock; without a row's place to tell of, the relation is not looked at.
+        unsafe { pg_sys::XactLockTableWait(xid, nothing, nothing.cast(), pg_sys::XLTW_Oper::XLTW_None) };
+        true
+    }
+
+    /// The transaction that is writing a row that meets `keys`, and whether it may still take the row back.
+    fn writer(&self, index: usize, keys: &[Key]) -> Option<(pg_sys::TransactionId, bool)> {
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
@@ -190,11 +216,14 @@ impl Table {
         unsafe {
             let mut scan = Scan::begin(self, index, keys, &mut dirty);
             while scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
-                if dirty.xmin != none || dirty.xmax != none {
-                    return true;
+                if dirty.xmin != none {
+                    return Some((dirty.xmin, dirty.speculativeToken != 0));
+                }
+                if dirty.xmax != none {
+                    return Some((dirty.xmax, false));
                 }
             }
         }
-        false
+        None
     }
 }

@@ -44,7 +44,7 @@ impl Values {
 
     /// timestamptz
     pub fn time(&self, n: usize) -> Option<Time> {
-        self.datum(n).map(|datum| (datum.value() as i64).saturating_add(POSTGRES_EPOCH))
+        self.datum(n).map(time_of)
     }
 
     /// timestamptz
@@ -122,6 +122,11 @@ impl Values {
         self.set(n, uuid.map(uuid_datum));
     }
 
+    /// regclass
+    pub fn set_table(&mut self, n: usize, table: pg_sys::Oid) {
+        self.set(n, Some(pg_sys::Datum::from(table)));
+    }
+
     /// text, in the database's encoding
     pub fn raw_text(&self, n: usize) -> Option<&[u8]> {
         self.datum(n).map(bytes_of)
@@ -168,23 +173,45 @@ pub(super) fn bytes_of<'a>(datum: pg_sys::Datum) -> &'a [u8] {
 
 /// The elements of a text array; `None` for one of several dimensions.
 pub(super) fn elements(array: pg_sys::Datum) -> Option<Vec<Option<pg_sys::Datum>>> {
+    // SAFETY: text is a varlena aligned to ints, and the datum a text array by the parameter's declared type.
+    unsafe { elements_of(array, pg_sys::TEXTOID, -1, b'i') }
+}
+
+/// The elements of a uuid array.
+pub(super) fn uuid_elements(array: pg_sys::Datum) -> Option<Vec<Option<pg_sys::Datum>>> {
+    // SAFETY: a uuid has 16 bytes, not aligned, and the datum is a uuid array by the parameter's declared type.
+    unsafe { elements_of(array, pg_sys::UUIDOID, 16, b'c') }
+}
+
+/// The elements of a jsonb array.
+pub(super) fn jsonb_elements(array: pg_sys::Datum) -> Option<Vec<Option<pg_sys::Datum>>> {
+    // SAFETY: jsonb is a varlena aligned to ints, and the datum a jsonb array by the parameter's declared type.
+    unsafe { elements_of(array, pg_sys::JSONBOID, -1, b'i') }
+}
+
+/// # Safety
+/// `array` must be an array of the type `of`, which is passed by reference, with that length and alignment.
+unsafe fn elements_of(
+    array: pg_sys::Datum,
+    of: pg_sys::Oid,
+    length: i32,
+    align: u8,
+) -> Option<Vec<Option<pg_sys::Datum>>> {
     let mut datums: *mut pg_sys::Datum = std::ptr::null_mut();
     let mut nulls: *mut bool = std::ptr::null_mut();
     let mut count = 0;
-    // SAFETY: the datum is a text array by the parameter's declared type; text is a varlena aligned to ints.
-    // deconstruct_array returns `count` entries in both arrays.
+    // SAFETY: the array is what it is said to be; deconstruct_array returns `count` entries in both arrays.
     unsafe {
         let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
         if (*array).ndim > 1 {
             return None;
         }
-        let align = b'i' as std::ffi::c_char;
         pg_sys::deconstruct_array(
             array,
-            pg_sys::TEXTOID,
-            -1,
+            of,
+            length,
             false,
-            align,
+            align as std::ffi::c_char,
             &mut datums,
             &mut nulls,
             &mut count,
@@ -208,11 +235,17 @@ fn palloc_copy(bytes: &[u8]) -> *mut u8 {
     }
 }
 
-pub(super) fn uuid_datum(uuid: Uuid) -> pg_sys::Datum {
+/// uuid
+pub fn uuid_datum(uuid: Uuid) -> pg_sys::Datum {
     pg_sys::Datum::from(palloc_copy(uuid.as_bytes()))
 }
 
-pub(super) fn time_datum(time: Time) -> pg_sys::Datum {
+pub(super) fn time_of(datum: pg_sys::Datum) -> Time {
+    (datum.value() as i64).saturating_add(POSTGRES_EPOCH)
+}
+
+/// timestamptz
+pub fn time_datum(time: Time) -> pg_sys::Datum {
     pg_sys::Datum::from(time.saturating_sub(POSTGRES_EPOCH))
 }
 

@@ -101,6 +101,17 @@ unsafe fn function_allows(function: pg_sys::Oid) -> bool {
     }
 }
 
+/// True when the current role owns `table`.
+pub(super) fn owns_table(table: pg_sys::Oid) -> bool {
+    // SAFETY: looks an existing table's owner up; raises for one that has been dropped.
+    unsafe {
+        #[cfg(any(feature = "pg14", feature = "pg15"))]
+        return pg_sys::pg_class_ownercheck(table, pg_sys::GetUserId());
+        #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, pg_sys::GetUserId());
+    }
+}
+
 /// Refuses settings of ours that do not exist, so that a misspelt one does not pass in silence.
 pub fn reserve_setting_names(prefix: &'static std::ffi::CStr) {
     // SAFETY: the name is NUL-terminated; called once, from _PG_init, after the settings are defined.

@@ -100,6 +100,17 @@ pub fn has_attempt(call: &Call, action_id: Uuid, attempt_id: Uuid, kind: Kind) -
     Ok(found)
 }
 
+/// The token of the attempt of `action_id` that had `fence`.
+pub fn attempt_with_fence(call: &Call, action_id: Uuid, fence: i64) -> Result<Option<Uuid>> {
+    let mut token = None;
+    Table::open(call, &ATTEMPTS)?.each(0, &of(action_id), |row| {
+        let it = !row.values.flag(5) && row.values.big(4) == Some(fence);
+        token = row.values.uuid(3).filter(|_| it);
+        Ok(!it)
+    })?;
+    Ok(token)
+}
+
 /// Writes down how attempts ended.
 pub fn add_attempts(call: &Call, action_id: Uuid, ended: &[Ended], now: Time) -> Result<()> {
     if ended.is_empty() {

@@ -177,10 +177,12 @@ pub struct Flags {
     pub withdrawn: bool,
     /// Only part of the effect happened.
     pub needs_compensation: bool,
+    /// A message that has not left yet carries the action: only its relay starts it.
+    pub carried: bool,
 }
 
 impl Flags {
-    const fn bits(self) -> [bool; 10] {
+    const fn bits(self) -> [bool; 11] {
         [
             self.open_before,
             self.own_closed,
@@ -192,6 +194,7 @@ impl Flags {
             self.escalated,
             self.withdrawn,
             self.needs_compensation,
+            self.carried,
         ]
     }
 
@@ -216,6 +219,7 @@ impl Flags {
             escalated: bit(bits, 7),
             withdrawn: bit(bits, 8),
             needs_compensation: bit(bits, 9),
+            carried: bit(bits, 10),
         }
     }
 }
@@ -315,10 +319,10 @@ mod tests {
 
     #[test]
     fn flags_round_trip_bit_by_bit() {
-        for n in 0..10 {
+        for n in 0..11 {
             assert_eq!(Flags::from_bits(1 << n).to_bits(), 1 << n);
         }
-        assert_eq!(Flags::from_bits(0b11_1111_1111).to_bits(), 0b11_1111_1111);
-        assert_eq!(Flags::from_bits(1 << 10), Flags::default());
+        assert_eq!(Flags::from_bits(0b111_1111_1111).to_bits(), 0b111_1111_1111);
+        assert_eq!(Flags::from_bits(1 << 11), Flags::default());
     }
 }

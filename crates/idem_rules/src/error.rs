@@ -30,6 +30,8 @@ pub enum Code {
     NotAllowed,
     /// 42704: a name that does not exist.
     UndefinedObject,
+    /// 42809: a name that means something of another kind.
+    WrongObject,
     /// 55000: not possible in the present state of things.
     WrongState,
     /// ID002: the attempt no longer owns the action.
@@ -65,6 +67,7 @@ impl Code {
             Code::Serialization => "40001",
             Code::NotAllowed => "42501",
             Code::UndefinedObject => "42704",
+            Code::WrongObject => "42809",
             Code::WrongState => "55000",
             Code::LostAttempt => "ID002",
             Code::IllegalMove => "ID003",

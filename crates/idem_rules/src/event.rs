@@ -42,6 +42,13 @@ pub enum Event<'a> {
     Escalate,
     /// A person decides.
     Decide(Decide<'a>),
+    /// A message that carries the action is put. `here`: its attempt was granted in the same transaction.
+    Carry {
+        /// The running attempt is the transaction's own, which gives it up to the message.
+        here: bool,
+    },
+    /// The message that carries the action is gone without having been delivered.
+    LetGo,
     /// A person gives a failed or rejected action another chance.
     Reopen,
     /// A person approves exactly this request under exactly this policy.
@@ -130,6 +137,18 @@ pub enum Proof {
     NotSent,
     /// The provider refused it.
     Refused,
+}
+
+impl Proof {
+    /// The proof behind a word. Errors: 22023 for any other word.
+    pub fn from_word(word: &str) -> Result<Proof> {
+        match word {
+            "not_sent" => Ok(Proof::NotSent),
+            "refused" => Ok(Proof::Refused),
+            _ => Err(Error::new(Code::InvalidParameter, "proof must be not_sent or refused")
+                .hint("A time-out, a reset or a 5xx proves nothing: use idem_mark_unknown.")),
+        }
+    }
 }
 
 /// The effect definitely did not happen.

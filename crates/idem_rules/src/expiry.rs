@@ -30,7 +30,7 @@ pub(crate) fn end(action: &Action, state: State, granted: &Policy, now: Time) ->
         due_at: None,
         deadline_at: None,
         reconcile_lease_expires_at: None,
-        flags: Flags { escalated: false, ..action.flags },
+        flags: Flags { escalated: false, carried: false, ..action.flags },
         ..action.clone()
     }
 }
@@ -155,6 +155,8 @@ pub fn open(action: &Action, now: Time) -> Option<Open> {
             let due_at = action.due_at.max(action.reconcile_lease_expires_at);
             Some(at(Queue::Reconciliation, due_at, action.deadline_at))
         }
+        // Nobody but the message's relay can start it, and the message stands in a queue of its own.
+        State::Retryable if action.flags.carried => None,
         State::Retryable => Some(at(Queue::Execution, action.due_at, None)),
         State::Committed | State::Failed | State::Rejected | State::Expired => {
             let (passes, slack) = match action.state {

@@ -77,6 +77,14 @@ pub fn is_container(bytes: &[u8]) -> Result<bool> {
     Ok(matches!(kind(bytes)?, Kind::Object | Kind::Array))
 }
 
+/// True for an object at the top.
+///
+/// # Errors
+/// As [`kind`].
+pub fn is_object(bytes: &[u8]) -> Result<bool> {
+    Ok(matches!(kind(bytes)?, Kind::Object))
+}
+
 /// The canonical text (RFC 8785, numbers exact) of a stored document.
 ///
 /// `bytes` are those after the varlena header, uncompressed and in the machine's byte order. Any depth is

@@ -11,7 +11,7 @@ pub use crate::event::{
     Approve, Ask, Caller, Commit, Decide, Event, Evidence, Fail, Finding, Proof, Resolve, Standing, Verdict,
 };
 use crate::policy::Policies;
-use crate::{approval, attempt, expiry, reconcile, reserve};
+use crate::{approval, attempt, carry, expiry, reconcile, reserve};
 
 /// What a caller of reserve is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +178,8 @@ pub fn transition(action: Option<&Action>, event: &Event, policies: Policies, no
         Event::Resolve(resolve) => reconcile::resolve(action, resolve, policies, now),
         Event::Escalate => reconcile::escalate(action),
         Event::Decide(decide) => reconcile::decide(action, decide, policies, now),
+        Event::Carry { here } => carry::carry(action, *here, policies, now),
+        Event::LetGo => Ok(carry::let_go(action)),
         Event::Reopen => approval::reopen(action, policies, now),
         Event::Approve(approve) => approval::approve(action, approve, policies, now),
         Event::Reject => approval::reject(action, policies, now),

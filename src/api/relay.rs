@@ -1,0 +1,494 @@
+//! What relays call: idem_outbox_claim, _ack, _ack_many, _nack, _renew, _redrive
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use idem_rules::action::{Action, SECOND, Span, State, Time};
+use idem_rules::error::{Code, Error, Result};
+use idem_rules::identity::provider_key;
+use idem_rules::outbox::{self as rules, Carried, Claim, ClaimId, Failed, Standing};
+use idem_rules::transition::{Answer, Ask, Commit, Event, Fail, Proof, Step, transition};
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use super::Judged;
+use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
+use crate::server::query::{self, Privilege};
+use crate::server::{self, Call, Changed, Rows, Value};
+use crate::session;
+use crate::store::apply::apply;
+use crate::store::history::{self, Report};
+use crate::store::ledger::{Ledger, Outcome};
+use crate::store::outbox::{Claiming, Found, Outbox};
+use crate::store::installation;
+
+/// Messages of a claim that says nothing.
+const DEFAULT_MAX: i32 = 10;
+
+/// Lease of a claim that says nothing.
+const DEFAULT_LEASE: Span = 30 * SECOND;
+
+/// Characters of an error that are kept.
+const ERROR_KEPT: usize = 1000;
+
+/// An attempt that a claim was granted.
+struct Grant {
+    attempt_id: Uuid,
+    fence: i64,
+    until: Time,
+    provider_key: Option<Uuid>,
+}
+
+/// `idem_outbox_claim(outbox, max, lease_seconds, relay)`
+pub fn idem_outbox_claim(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_outbox_claim()");
+    let max = rules::check_max(call.int(1).unwrap_or(DEFAULT_MAX))?;
+    let lease = rules::check_lease(call.seconds(2)?.unwrap_or(DEFAULT_LEASE))?;
+    let relay = stored_text(call, 3)?;
+    let outbox = Outbox::open(call, Privilege::Manage)?;
+    let mut rows = Rows::begin(call)?;
+    query::as_owner(outbox.table, || {
+        let found = candidates(&outbox, max);
+        let places = found.iter().map(Found::seq);
+        let (first, last) = (places.clone().min().unwrap_or(0), places.max().unwrap_or(0));
+        // Read now that the rows are locked.
+        let now = server::clock();
+        let claim_id = ClaimId::new(first, last, server::random_uuid().into_bytes()).0;
+        let claiming = Claiming { claim_id, until: now.saturating_add(lease), relay };
+        let (mut plain, mut granted) = (Vec::new(), Vec::new());
+        for message in found {
+            match rules::claim(&message.message, outbox.options.max_attempts, now) {
+                Claim::Leave => {}
+                Claim::Bury => outbox.bury(&message, now, Some(server::text_datum(NOT_HEARD_OF))),
+                Claim::Take => match message.carries() {
+                    None => plain.push(message),
+                    Some(action_id) => {
+                        if let Some(grant) = start(call, &outbox, &message, action_id, lease, relay)? {
+                            outbox.take_carried(&message, &claiming, grant.fence, grant.until);
+                            granted.push((message, Some(grant)));
+                        }
+                    }
+                },
+            }
+        }
+        outbox.take(&plain, &claiming);
+        granted.extend(plain.into_iter().map(|message| (message, None)));
+        granted.sort_by_key(|(message, _)| message.seq());
+        for (message, grant) in &granted {
+            show(&mut rows, message, grant.as_ref(), &claiming)?;
+        }
+        Ok(())
+    })?;
+    Ok(rows.end())
+}
+
+/// Why a message is dead whose last relay died.
+const NOT_HEARD_OF: &str = "the last relay was not heard of again";
+
+/// Why a message is dead whose action has ended without its effect.
+const ACTION_ENDED: &str = "the action has ended without its effect";
+
+/// Locked messages that may be claimed, those that failed before at most half unless there is room.
+fn candidates(outbox: &Outbox, max: i64) -> Vec<Found> {
+    let now = server::clock();
+    let (from, turn) = outbox.cursor.begin(now);
+    outbox.expire(now, 2 * max);
+    let share = rules::retried_share(max, turn);
+    let mut found = if share > 0 { outbox.retried_ones(now, share) } else { Vec::new() };
+    let new = outbox.new_ones(from, now, max - found.len() as i64);
+    let room = max - new.len() as i64;
+    if found.len() as i64 == share && share < room {
+        found = outbox.retried_ones(now, room);
+    }
+    outbox.mind_cursor(from, turn);
+    found.extend(new);
+    found
+}
+
+/// Asks for the action that a message carries. `None`: there is no attempt for this claim, and the message has been put
+/// where it belongs.
+fn start(
+    call: &Call,
+    outbox: &Outbox,
+    message: &Found,
+    action_id: Uuid,
+    lease: Span,
+    relay: Option<Datum>,
+) -> Result<Option<Grant>> {
+    let now = server::clock();
+    let ledger = Ledger::open(call)?;
+    let Some(entry) = ledger.find(action_id)? else {
+        outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED)));
+        return Ok(None);
+    };
+    let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
+    let attempt_id = server::random_uuid();
+    let ask = Ask {
+        fingerprint: entry.action.fingerprint,
+        scheme: entry.action.scheme,
+        attempt_id,
+        attempt_id_used: false,
+        lease: Some(lease.min(judged.current.max_lease)),
+        ttl: None,
+        can_reconcile: false,
+        // It is the carrier that asks.
+        carried: false,
+        held: false,
+    };
+    let step = match transition(Some(&entry.action), &Event::Reserve(ask), judged.policies(), now) {
+        Ok(step) => step,
+        // One action that cannot be had must not keep the others' relay from working.
+        Err(error) => {
+            if error.code != Code::Held {
+                server::log(Error::new(Code::Success, "pg_idem: a message's action was refused").detail(error.message));
+            }
+            outbox.rest(message, rules::look_again(None, message.created_at(), now));
+            return Ok(None);
+        }
+    };
+    if step.next.is_some() || !step.events.is_empty() {
+        let outcome = Outcome { worker: relay, ..Outcome::default() };
+        if apply(call, &ledger, &entry, &step, outcome, Report::default(), now)? != Changed::Done {
+            // Somebody else is at the action: the message stays as it is, and the next claim looks again.
+            return Ok(None);
+        }
+    }
+    let Answer::Decided(decision, wait) = step.answer else {
+        return Err(Error::new(Code::Corrupted, "the rules gave no decision"));
+    };
+    match rules::carried(decision, wait, message.created_at(), now) {
+        Carried::Granted => {}
+        Carried::Wait(until) => {
+            outbox.rest(message, until);
+            return Ok(None);
+        }
+        Carried::Done => {
+            outbox.finish(message, now);
+            return Ok(None);
+        }
+        Carried::Dead => {
+            outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED)));
+            return Ok(None);
+        }
+    }
+    session::granted(action_id, attempt_id);
+    let after = step.next.as_ref().unwrap_or(&entry.action);
+    let provider_key = match judged.current.marks_dispatch {
+        true => None,
+        false => Some(provider_key(installation::id(call)?, action_id, after.generation)),
+    };
+    Ok(Some(Grant {
+        attempt_id,
+        fence: after.fence,
+        until: after.lease_expires_at.unwrap_or(now),
+        provider_key,
+    }))
+}
+
+fn show(rows: &mut Rows, message: &Found, grant: Option<&Grant>, claiming: &Claiming) -> Result<()> {
+    let datum = |n| Value::or_null(message.content(n), Value::Datum);
+    rows.add([
+        Value::Uuid(message.id()),
+        datum(0),
+        datum(1),
+        datum(2),
+        datum(3),
+        datum(4),
+        Value::or_null(message.action_id(), Value::Uuid),
+        Value::Time(message.created_at()),
+        Value::Uuid(claiming.claim_id),
+        Value::Int(message.message.attempts + 1),
+        Value::or_null(grant, |grant| Value::Uuid(grant.attempt_id)),
+        Value::or_null(grant, |grant| Value::Big(grant.fence)),
+        Value::or_null(grant.and_then(|grant| grant.provider_key), Value::Uuid),
+        Value::Time(grant.map_or(claiming.until, |grant| grant.until)),
+    ])
+}
+
+/// `idem_outbox_ack(outbox, id, claim_id, response, resource_id, external_request_id)`
+pub fn idem_outbox_ack(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_outbox_ack()");
+    let (id, claim_id) = (call.required_uuid(1)?, call.required_uuid(2)?);
+    let (kept, too_large) = response(call, 3);
+    stored_text(call, 4)?;
+    let external_request_id = stored_text(call, 5)?;
+    let resource_id = call.text(4)?;
+    let outcome = Outcome {
+        response: kept,
+        response_too_large: too_large,
+        external_request_id,
+        ..Outcome::default()
+    };
+    let report = Report {
+        resource_id: call.stored(4),
+        external_request_id,
+        response: kept,
+        ..Report::default()
+    };
+    let brings = [3, 4, 5].iter().any(|n| call.stored(*n).is_some());
+    let outbox = Outbox::open(call, Privilege::Manage)?;
+    let done = query::as_owner(outbox.table, || {
+        if !brings && !outbox.finish_plain(&[id], claim_id, server::clock()).is_empty() {
+            return Ok("acked");
+        }
+        let Some(message) = outbox.find(&[id]).pop() else { return Ok("missing") };
+        if brings && message.carries().is_none() {
+            return Err(Error::new(Code::InvalidParameter, "the message carries no action that could keep a response")
+                .hint("Leave response, resource_id and external_request_id out."));
+        }
+        let brought = Brought { outcome, report, ..Brought::default() };
+        acknowledge(call, &outbox, &message, claim_id, resource_id.as_deref(), brought)
+    })?;
+    Ok(call.value(Value::Text(Cow::Borrowed(done))))
+}
+
+/// `idem_outbox_ack_many(outbox, claim_id, ids)`
+pub fn idem_outbox_ack_many(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_outbox_ack_many()");
+    let (claim_id, ids) = (call.required_uuid(1)?, call.required_uuids(2)?);
+    let outbox = Outbox::open(call, Privilege::Manage)?;
+    let mut rows = Rows::begin(call)?;
+    query::as_owner(outbox.table, || {
+        let done = outbox.finish_plain(&ids, claim_id, server::clock());
+        if done.len() == ids.len() {
+            return ids.iter().try_for_each(|id| rows.add(outcome(*id, "acked")));
+        }
+        let rest: Vec<Uuid> = ids.iter().copied().filter(|id| !done.contains(id)).collect();
+        let mut outcomes: Vec<(Uuid, &str)> = done.iter().map(|id| (*id, "acked")).collect();
+        for message in outbox.find(&rest) {
+            let acked = acknowledge(call, &outbox, &message, claim_id, None, Brought::default());
+            // Refused by the rules before anything was stored: that is this message's outcome, not the batch's.
+            let word = match acked {
+                Err(error) if error.code == Code::LostAttempt => "lost",
+                other => other?,
+            };
+            outcomes.push((message.id(), word));
+        }
+        answer_each(&mut rows, &ids, &outcomes)
+    })?;
+    Ok(rows.end())
+}
+
+fn outcome<'a>(id: Uuid, word: &'static str) -> [Value<'a>; 2] {
+    [Value::Uuid(id), Value::Text(Cow::Borrowed(word))]
+}
+
+/// One row for each id, in the order in which they were given.
+fn answer_each(rows: &mut Rows, ids: &[Uuid], outcomes: &[(Uuid, &'static str)]) -> Result<()> {
+    ids.iter().try_for_each(|id| {
+        let found = outcomes.iter().find(|(found, _)| found == id);
+        rows.add(outcome(*id, found.map_or("missing", |(_, word)| word)))
+    })
+}
+
+/// Finishes one locked message, and commits the action it carries.
+fn acknowledge(
+    call: &Call,
+    outbox: &Outbox,
+    message: &Found,
+    claim_id: Uuid,
+    resource_id: Option<&str>,
+    brought: Brought,
+) -> Result<&'static str> {
+    match rules::standing(&message.message, message.claim_id(), claim_id) {
+        Standing::Lost => return Ok("lost"),
+        Standing::Repeated => return Ok("already_acked"),
+        Standing::Current => {}
+    }
+    let mut word = "acked";
+    if let Some(action_id) = message.carries() {
+        let attempt_id = attempt_of(call, message, action_id)?;
+        let event = |caller| Event::Commit(Commit { caller, resource_id, record_when_lost: true });
+        let (step, _) = move_action(call, (action_id, Some(attempt_id)), event, same_transaction, brought)?;
+        match step.answer {
+            Answer::Superseded => {
+                // Kept as evidence. What becomes of the message follows from what becomes of the action.
+                server::force_sync_commit();
+                let now = server::clock();
+                outbox.rest(message, rules::look_again(None, message.created_at(), now));
+                return Ok("superseded");
+            }
+            Answer::Discrepancy => {
+                server::force_sync_commit();
+                word = "discrepancy";
+            }
+            _ => session::ended(action_id),
+        }
+    }
+    outbox.finish(message, server::clock());
+    Ok(word)
+}
+
+/// The token of the attempt that the message's last claim was granted. It is not in the owner's table.
+fn attempt_of(call: &Call, message: &Found, action_id: Uuid) -> Result<Uuid> {
+    let lost = || {
+        Error::new(Code::LostAttempt, "the claim's attempt is not known any more")
+            .hint("Hand over what the provider said with idem_add_evidence.")
+    };
+    let fence = message.fence().ok_or_else(lost)?;
+    let entry = Ledger::open(call)?.find(action_id)?;
+    let current = entry.filter(|entry| entry.action.fence == fence).and_then(|entry| entry.action.attempt_id);
+    match current {
+        Some(attempt_id) => Ok(attempt_id),
+        None => history::attempt_with_fence(call, action_id, fence)?.ok_or_else(lost),
+    }
+}
+
+/// `idem_outbox_nack(outbox, id, claim_id, error, proof, delay_seconds)`
+pub fn idem_outbox_nack(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_outbox_nack()");
+    let (id, claim_id) = (call.required_uuid(1)?, call.required_uuid(2)?);
+    let error = call.text(3)?.map(|error| {
+        let kept: String = error.chars().take(ERROR_KEPT).collect();
+        server::text_datum(&kept)
+    });
+    let proof = call.text(4)?.map(|word| Proof::from_word(&word)).transpose()?;
+    let delay = call.seconds(5)?;
+    let outbox = Outbox::open(call, Privilege::Manage)?;
+    let done = query::as_owner(outbox.table, || {
+        let Some(message) = outbox.find(&[id]).pop() else { return Ok("missing") };
+        match rules::standing(&message.message, message.claim_id(), claim_id) {
+            Standing::Lost => return Ok("lost"),
+            Standing::Repeated => return Ok("already_acked"),
+            Standing::Current if message.message.dead => return Ok("dead"),
+            // Given back before: the answer stays what it was.
+            Standing::Current if message.message.lease_expires_at.is_none() => return Ok("retry"),
+            Standing::Current => {}
+        }
+        let random = server::random_fraction();
+        let action = match message.carries() {
+            Some(action_id) => {
+                let attempt_id = attempt_of(call, &message, action_id)?;
+                let (_, action) = fail_action(call, (action_id, attempt_id), error, proof, delay, random)?;
+                Some(action)
+            }
+            None => None,
+        };
+        let now = server::clock();
+        let failed = rules::fail(&message.message, outbox.options.max_attempts, delay, random, now);
+        let state = action.as_ref().map(|action| action.state);
+        Ok(match (failed, state) {
+            (Failed::Dead, _) | (_, Some(State::Failed | State::Rejected | State::Expired)) => {
+                outbox.bury(&message, now, error);
+                "dead"
+            }
+            (Failed::Retry(_), Some(State::Unknown)) => {
+                outbox.fail(&message, rules::look_again(None, message.created_at(), now), error);
+                "waiting"
+            }
+            (Failed::Retry(at), _) => {
+                let due = action.and_then(|action| action.due_at);
+                outbox.fail(&message, due.map_or(at, |due| due.max(at)), error);
+                "retry"
+            }
+        })
+    })?;
+    Ok(call.value(Value::Text(Cow::Borrowed(done))))
+}
+
+/// What a failed delivery means for the action: with a proof it had no effect, without one nobody knows.
+fn fail_action(
+    call: &Call,
+    (action_id, attempt_id): (Uuid, Uuid),
+    error: Option<Datum>,
+    proof: Option<Proof>,
+    retry_after: Option<Span>,
+    random: f64,
+) -> Result<(Step, Action)> {
+    let outcome = Outcome { reason: error, ..Outcome::default() };
+    let report = Report { note: error, ..Report::default() };
+    let event = |caller| match proof {
+        None => Event::MarkUnknown(caller),
+        // Whether there is another try is for the message to say, and for the action's own count of attempts.
+        Some(proof) => Event::Fail(Fail {
+            caller,
+            proof,
+            retryable: true,
+            retry_after,
+            new_provider_key: false,
+            random,
+        }),
+    };
+    let brought = Brought { outcome, report, ..Brought::default() };
+    let moved = move_action(call, (action_id, Some(attempt_id)), event, no_check, brought)?;
+    session::ended(action_id);
+    Ok(moved)
+}
+
+/// `idem_outbox_renew(outbox, claim_id, lease_seconds)`
+pub fn idem_outbox_renew(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_outbox_renew()");
+    let claim_id = call.required_uuid(1)?;
+    let lease = rules::check_lease(call.seconds(2)?.ok_or_else(|| call.null(2))?)?;
+    let outbox = Outbox::open(call, Privilege::Manage)?;
+    let renewed = query::as_owner(outbox.table, || {
+        let mut renewed = 0;
+        for message in outbox.claimed(claim_id, ClaimId(claim_id).places()) {
+            let until = match message.carries() {
+                None => Some(server::clock().saturating_add(lease)),
+                Some(action_id) => renew_action(call, &message, action_id, lease)?,
+            };
+            if let Some(until) = until {
+                outbox.renew(&message, until);
+                renewed += 1;
+            }
+        }
+        Ok(renewed)
+    })?;
+    Ok(call.value(Value::Int(renewed)))
+}
+
+/// Renews the lease of the attempt behind a message; `None` when the claim has lost it.
+fn renew_action(call: &Call, message: &Found, action_id: Uuid, lease: Span) -> Result<Option<Time>> {
+    let longest = Cell::new(lease);
+    let renewed = attempt_of(call, message, action_id).and_then(|attempt_id| {
+        move_action(
+            call,
+            (action_id, Some(attempt_id)),
+            |caller| Event::Renew(caller, Some(lease.min(longest.get()))),
+            |_, policy| {
+                longest.set(policy.max_lease);
+                Ok(())
+            },
+            Brought::default(),
+        )
+    });
+    match renewed {
+        Ok((Step { answer: Answer::Lease(until), .. }, _)) => Ok(Some(until)),
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.code, Code::LostAttempt | Code::IllegalMove) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `idem_outbox_redrive(outbox, ids, skip)`
+pub fn idem_outbox_redrive(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_outbox_redrive()");
+    let ids = call.required_uuids(1)?;
+    let skip = call.bool(2).unwrap_or(false);
+    let outbox = Outbox::open(call, Privilege::Manage)?;
+    let mut rows = Rows::begin(call)?;
+    query::as_owner(outbox.table, || {
+        let mut outcomes = Vec::new();
+        for message in outbox.find(&ids) {
+            let word = match (message.message.dead && !message.message.delivered, skip) {
+                (false, _) => "not_dead",
+                (true, true) => {
+                    if let Some(action_id) = message.carries() {
+                        let gone = (action_id, None);
+                        move_action(call, gone, |_| Event::LetGo, no_check, Brought::default())?;
+                    }
+                    outbox.remove(&message);
+                    "skipped"
+                }
+                (true, false) => {
+                    outbox.redrive(&message, server::clock());
+                    "redriven"
+                }
+            };
+            outcomes.push((message.id(), word));
+        }
+        answer_each(&mut rows, &ids, &outcomes)
+    })?;
+    Ok(rows.end())
+}

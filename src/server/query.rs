@@ -1,0 +1,344 @@
+//! Statements on tables that belong to users: prepared once, run with the rights of the table's owner.
+//!
+//! Our own tables are read below the executor. A user's table has columns, triggers and policies of its own, so it is
+//! reached the way PostgreSQL's foreign keys reach theirs (ri_triggers.c): by qualified statements, as its owner, under
+//! SECURITY_RESTRICTED_OPERATION, after the caller's own privileges were checked.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+
+use idem_rules::error::{Code, Error, Result};
+use pgrx::pg_sys;
+
+use super::call::Call;
+use super::catalog::{Type, mismatch};
+use super::values::{Values, uuid_datum};
+
+/// A table of a user's.
+pub type Relation = pg_sys::Oid;
+
+/// What a caller has to be allowed to do with a table.
+#[derive(Clone, Copy)]
+pub enum Privilege {
+    /// Add rows.
+    Insert,
+    /// Read, change and remove rows.
+    Manage,
+}
+
+/// Finds the table that `name` means, as regclass does, and checks what the caller may do with it. Raises 42P01, 42501.
+pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
+    let name = CString::new(name).map_err(|_| Error::new(Code::InvalidParameter, "a name has a NUL in it"))?;
+    let wanted = match privilege {
+        Privilege::Insert => pg_sys::ACL_INSERT,
+        Privilege::Manage => pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE,
+    };
+    // SAFETY: the text is NUL-terminated and copied into PostgreSQL's memory; the look-up raises for a name that means
+    // nothing, and the check for a missing privilege. All privileges of `wanted` are asked for together. The lock is
+    // that of any statement that writes; taking it lets changes of the table's definition in.
+    unsafe {
+        let text = pg_sys::cstring_to_text(name.as_ptr());
+        let names = pg_sys::textToQualifiedNameList(text);
+        let variable = pg_sys::makeRangeVarFromNameList(names);
+        let found = pg_sys::RangeVarGetRelidExtended(
+            variable,
+            pg_sys::NoLock as i32,
+            0,
+            None,
+            std::ptr::null_mut(),
+        );
+        let all = pg_sys::AclMaskHow::ACLMASK_ALL;
+        let held = pg_sys::pg_class_aclmask(found, pg_sys::GetUserId(), wanted.into(), all);
+        if held != pg_sys::AclMode::from(wanted) {
+            pg_sys::aclcheck_error(
+                pg_sys::AclResult::ACLCHECK_NO_PRIV,
+                pg_sys::ObjectType::OBJECT_TABLE,
+                (*variable).relname,
+            );
+        }
+        pg_sys::LockRelationOid(found, pg_sys::RowExclusiveLock as i32);
+        Ok(found)
+    }
+}
+
+/// True when the calling role owns `table`.
+pub fn owns(table: Relation) -> bool {
+    super::version::owns_table(table)
+}
+
+/// How the columns of `table` differ from those of the extension's row type `contract`; `None` when they do not. Further
+/// columns are the user's own business.
+pub fn column_difference(call: &Call, table: Relation, contract: &CStr) -> Result<Option<String>> {
+    let schema = call.schema()?;
+    let mut differences = Vec::new();
+    // SAFETY: both relations are open while their descriptors are read, and closed here.
+    unsafe {
+        let wanted = pg_sys::get_relname_relid(contract.as_ptr(), schema);
+        if wanted == pg_sys::InvalidOid {
+            return Err(mismatch());
+        }
+        let lock = pg_sys::AccessShareLock as i32;
+        let (wanted, found) = (pg_sys::relation_open(wanted, lock), pg_sys::relation_open(table, lock));
+        let form = (*found).rd_rel;
+        if (*form).relkind as u8 != b'r' {
+            differences.push("it is not an ordinary table".to_owned());
+        } else if (*form).relpersistence as u8 != b'p' {
+            differences.push("it is a temporary or unlogged table, which loses messages".to_owned());
+        }
+        let columns = |relation: pg_sys::Relation| {
+            pgrx::PgTupleDesc::from_pg_unchecked((*relation).rd_att)
+                .iter()
+                .filter(|column| !column.attisdropped)
+                .map(|column| (column.name().to_owned(), column.atttypid))
+                .collect::<Vec<_>>()
+        };
+        let have: HashMap<_, _> = columns(found).into_iter().collect();
+        for (name, wanted) in columns(wanted) {
+            let wanted_word = type_name(wanted);
+            match have.get(&name) {
+                None => differences.push(format!("column {name} {wanted_word} is missing")),
+                Some(found) if *found != wanted => {
+                    differences.push(format!("column {name} is {}, not {wanted_word}", type_name(*found)));
+                }
+                Some(_) => {}
+            }
+        }
+        pg_sys::relation_close(found, lock);
+        pg_sys::relation_close(wanted, lock);
+    }
+    Ok((!differences.is_empty()).then(|| differences.join("; ")))
+}
+
+unsafe fn type_name(r#type: pg_sys::Oid) -> String {
+    // SAFETY: format_type_be returns a palloc'd string for any oid.
+    unsafe { CStr::from_ptr(pg_sys::format_type_be(r#type)) }.to_string_lossy().into_owned()
+}
+
+/// The table's name as it stands in a statement: quoted, with its schema.
+pub fn qualified_name(table: Relation) -> Result<String> {
+    // SAFETY: the look-ups return NULL for what has been dropped, palloc'd strings otherwise.
+    unsafe {
+        let name = pg_sys::get_rel_name(table);
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table));
+        if name.is_null() || schema.is_null() {
+            return Err(Error::new(Code::UndefinedObject, "the table has been dropped").hint("Look at its name."));
+        }
+        let quoted = pg_sys::quote_qualified_identifier(schema, name);
+        super::values::utf8(CStr::from_ptr(quoted).to_bytes(), "a table's name").map(|name| name.into_owned())
+    }
+}
+
+thread_local! {
+    /// Tables whose definition is followed, and how often it may have changed.
+    static FOLLOWED: RefCell<HashMap<pg_sys::Oid, u64>> = RefCell::default();
+    static LISTENING: OnceCell<()> = const { OnceCell::new() };
+}
+
+/// Rises whenever the definition of `table` may have changed.
+pub fn version_of(table: Relation) -> u64 {
+    LISTENING.with(|listening| {
+        listening.get_or_init(|| {
+            // SAFETY: registered once a session; the callback touches only this thread's map and cannot raise.
+            unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(changed), pg_sys::Datum::from(0)) };
+        });
+    });
+    FOLLOWED.with_borrow_mut(|followed| *followed.entry(table).or_default())
+}
+
+unsafe extern "C-unwind" fn changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    FOLLOWED.with_borrow_mut(|followed| {
+        for (table, version) in followed.iter_mut() {
+            if relation == pg_sys::InvalidOid || relation == *table {
+                *version += 1;
+            }
+        }
+    });
+}
+
+/// A parameter of a statement.
+#[derive(Clone, Copy)]
+pub enum Parameter {
+    /// One value.
+    One(Type),
+    /// An array of uuids.
+    Uuids,
+    /// An array of row places.
+    Places,
+}
+
+impl Parameter {
+    fn oid(self) -> pg_sys::Oid {
+        match self {
+            Parameter::One(r#type) => r#type.oid(),
+            Parameter::Uuids => pg_sys::UUIDARRAYOID,
+            Parameter::Places => pg_sys::TIDARRAYOID,
+        }
+    }
+}
+
+/// A statement of a session, prepared at its first use.
+pub struct Statement {
+    sql: CString,
+    parameters: Vec<Parameter>,
+    plan: OnceCell<pg_sys::SPIPlanPtr>,
+}
+
+impl Statement {
+    /// A statement with its parameters' types.
+    pub fn new(sql: String, parameters: &[Parameter]) -> Statement {
+        let sql = CString::new(sql).unwrap_or_default();
+        Statement { sql, parameters: parameters.to_vec(), plan: OnceCell::new() }
+    }
+
+    /// Runs it inside [`as_owner`]. The rows live as long as the call.
+    pub fn run(&self, arguments: &[Option<pg_sys::Datum>]) -> Vec<Values> {
+        debug_assert_eq!(arguments.len(), self.parameters.len());
+        let mut types: Vec<pg_sys::Oid> = self.parameters.iter().map(|parameter| parameter.oid()).collect();
+        let mut datums: Vec<pg_sys::Datum> =
+            arguments.iter().map(|argument| argument.unwrap_or(pg_sys::Datum::from(0))).collect();
+        let nulls: Vec<std::ffi::c_char> =
+            arguments.iter().map(|argument| if argument.is_some() { b' ' } else { b'n' } as _).collect();
+        // SAFETY: as_owner has connected to SPI. The plan is kept in memory of its own; arrays have one entry for each
+        // parameter. Rows are copied into the memory of the call before SPI lets go of them. The statement returns at
+        // most as many columns as Values has room for: they are ours.
+        unsafe {
+            let memory = pg_sys::CurrentMemoryContext;
+            let plan = *self.plan.get_or_init(|| {
+                let options = pg_sys::CURSOR_OPT_GENERIC_PLAN as i32;
+                let count = types.len() as i32;
+                let plan = pg_sys::SPI_prepare_cursor(self.sql.as_ptr(), count, types.as_mut_ptr(), options);
+                assert!(!plan.is_null(), "SPI_prepare failed");
+                assert_eq!(pg_sys::SPI_keepplan(plan), 0, "SPI_keepplan failed");
+                plan
+            });
+            let done = pg_sys::SPI_execute_plan(plan, datums.as_mut_ptr(), nulls.as_ptr(), false, 0);
+            assert!(done > 0, "SPI_execute_plan failed: {done}");
+            pg_sys::MemoryContextSwitchTo(memory);
+            let table = pg_sys::SPI_tuptable;
+            if table.is_null() {
+                return Vec::new();
+            }
+            let rows = (0..pg_sys::SPI_processed as usize)
+                .map(|n| {
+                    let tuple = pg_sys::heap_copytuple(*(*table).vals.add(n));
+                    let mut values = Values::new();
+                    let (datums, nulls) = (values.datums.as_mut_ptr(), values.nulls.as_mut_ptr());
+                    pg_sys::heap_deform_tuple(tuple, (*table).tupdesc, datums, nulls);
+                    values
+                })
+                .collect();
+            pg_sys::SPI_freetuptable(table);
+            rows
+        }
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        if let Some(plan) = self.plan.get().filter(|_| !std::thread::panicking()) {
+            // SAFETY: the plan was kept and is let go once.
+            unsafe { pg_sys::SPI_freeplan(*plan) };
+        }
+    }
+}
+
+/// Runs `work` with the rights of the owner of `table`, connected to SPI. What it allocates lives as long as the call.
+///
+/// An error on its way through needs nothing here: the end of the (sub)transaction puts user, settings and SPI back.
+pub fn as_owner<T>(table: Relation, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: the relation is locked, so its descriptor can be read; user and settings are put back below.
+    let nesting = unsafe {
+        let relation = pg_sys::relation_open(table, pg_sys::NoLock as i32);
+        let owner = (*(*relation).rd_rel).relowner;
+        pg_sys::relation_close(relation, pg_sys::NoLock as i32);
+        pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
+        let restricted = context
+            | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32
+            | pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
+        pg_sys::SetUserIdAndSecContext(owner, restricted);
+        pg_sys::NewGUCNestLevel()
+    };
+    // The owner's triggers must not find the caller's objects; and the queues have to be read along their indexes,
+    // whatever an empty table's statistics say.
+    for (name, value) in [
+        (c"search_path", c"pg_catalog, pg_temp"),
+        (c"enable_seqscan", c"off"),
+        (c"enable_bitmapscan", c"off"),
+        (c"enable_sort", c"off"),
+    ] {
+        set_for_now(name, value);
+    }
+    // SAFETY: connected and finished once; the memory of the call is made current again after connecting.
+    unsafe {
+        let memory = pg_sys::CurrentMemoryContext;
+        assert_eq!(pg_sys::SPI_connect(), pg_sys::SPI_OK_CONNECT as i32, "SPI_connect failed");
+        pg_sys::MemoryContextSwitchTo(memory);
+        let done = work();
+        pg_sys::SPI_finish();
+        pg_sys::MemoryContextSwitchTo(memory);
+        pg_sys::AtEOXact_GUC(false, nesting);
+        pg_sys::SetUserIdAndSecContext(user, context);
+        done
+    }
+}
+
+fn set_for_now(name: &CStr, value: &CStr) {
+    // SAFETY: names and values are NUL-terminated and valid for these settings, which anybody may set.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
+/// An array of uuids.
+pub fn uuids_datum(uuids: &[uuid::Uuid]) -> pg_sys::Datum {
+    let elements: Vec<_> = uuids.iter().map(|uuid| uuid_datum(*uuid)).collect();
+    array(elements, pg_sys::UUIDOID, 16, b'c')
+}
+
+/// An array of row places, which a statement has returned as ctid.
+pub fn places_datum(places: Vec<pg_sys::Datum>) -> pg_sys::Datum {
+    array(places, pg_sys::TIDOID, size_of::<pg_sys::ItemPointerData>() as i32, b's')
+}
+
+fn array(mut elements: Vec<pg_sys::Datum>, of: pg_sys::Oid, length: i32, align: u8) -> pg_sys::Datum {
+    // SAFETY: the elements are datums of the type `of`, passed by reference, of that length and alignment.
+    unsafe {
+        let count = elements.len() as i32;
+        pg_sys::Datum::from(pg_sys::construct_array(
+            elements.as_mut_ptr(),
+            count,
+            of,
+            length,
+            false,
+            align as std::ffi::c_char,
+        ))
+    }
+}
+
+/// Waits for the lock `key` and keeps it until the transaction ends. Two that wait for each other end in 40P01.
+pub fn lock_until_end(key: i64) {
+    // SAFETY: takes one bigint.
+    unsafe {
+        pgrx::direct_function_call::<()>(pg_sys::pg_advisory_xact_lock_int8, &[Some(pg_sys::Datum::from(key))]);
+    }
+}
+
+/// Tells listeners at commit. A transaction that has done so cannot be prepared. Raises 22023 for an over-long name.
+pub fn notify(channel: &str, payload: &str) {
+    let arguments = [channel, payload].map(|text| Some(super::values::text_datum(text)));
+    // SAFETY: takes two texts.
+    unsafe {
+        pgrx::direct_function_call::<()>(pg_sys::pg_notify, &arguments);
+    }
+}

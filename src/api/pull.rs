@@ -121,7 +121,7 @@ impl<'a> Pull<'a> {
             lease: self.lease.map(|lease| lease.min(judged.policies().current.max_lease)),
             ttl: None,
             can_reconcile: false,
-            carried: false,
+            carried: entry.action.flags.carried,
             held: hold.is_some(),
         });
         let Some((step, now)) = self.judge(&entry, &event, &judged)? else { return Ok(None) };

@@ -12,6 +12,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
+use super::hold::holding;
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};
@@ -123,6 +124,7 @@ fn start(
     };
     let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
     let attempt_id = server::random_uuid();
+    let hold = holding(call, entry.raw_tenant(), entry.raw_action_type())?;
     let ask = Ask {
         fingerprint: entry.action.fingerprint,
         scheme: entry.action.scheme,
@@ -133,7 +135,7 @@ fn start(
         can_reconcile: false,
         // It is the carrier that asks.
         carried: false,
-        held: false,
+        held: hold.is_some(),
     };
     let step = match transition(Some(&entry.action), &Event::Reserve(ask), judged.policies(), now) {
         Ok(step) => step,

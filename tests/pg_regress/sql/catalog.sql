@@ -29,7 +29,7 @@ SELECT p.oid::regprocedure FROM :members JOIN pg_proc AS p ON classid = 'pg_proc
 WHERE proacl IS NULL OR EXISTS (SELECT FROM aclexplode(proacl) WHERE grantee = 0);
 SELECT c.oid::regclass FROM :members JOIN pg_class AS c ON classid = 'pg_class'::regclass AND objid = c.oid
 WHERE relkind IN ('r', 'v') AND EXISTS (SELECT FROM aclexplode(relacl) WHERE grantee = 0);
--- Whatever is not C pins its search_path, except the procedure, which commits; it names no operator or function without its schema.
+-- Whatever is not C pins its search_path, except the procedure, which commits, and idem_create_outbox, which asks where the caller would create; they name no operator or function without its schema.
 SELECT proname FROM :members JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND objid = p.oid JOIN pg_language AS l ON l.oid = prolang
 WHERE l.lanname <> 'c' AND NOT coalesce(proconfig::text LIKE '%search_path=pg_catalog, pg_temp%', false) ORDER BY 1;
 -- The library is not asked for functions by users who may not: no C function is SECURITY DEFINER without a pinned path.

@@ -44,8 +44,10 @@ CARGO_FEATURES = --locked --no-default-features --features pg$(MAJOR)
 # pgrx's build asks this server for its headers.
 CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
 
-# Every name in the script is qualified. A procedure that commits cannot have a SET clause; its body is qualified too.
-PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()'
+# Every name in the script is qualified. A procedure that commits cannot have a SET clause, and idem_create_outbox asks for
+# the caller's search_path; their bodies are qualified too.
+PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()' \
+	--proc-without-search-path 'extschema.idem_create_outbox(name text,ordered boolean,max_attempts integer,keep_delivered interval,notify_channel text)'
 
 .PHONY: all install uninstall installcheck setup test demo lint bench versions crash mutants clean
 .DELETE_ON_ERROR:

@@ -96,21 +96,21 @@ BEGIN
     parts := parse_ident(name);
     IF cardinality(parts) > 2 THEN
         RAISE EXCEPTION 'name has % parts; it can have a schema and a table', cardinality(parts)
-            USING ERRCODE = '42602', HINT = 'Name a table of this database: app.outbox.';
+            USING ERRCODE = '22023', HINT = 'Name a table of this database: app.outbox.';
     END IF;
     IF cardinality(parts) = 1 THEN
         IF schema IS NULL THEN
-            RAISE EXCEPTION 'no schema has been selected to create in' USING ERRCODE = '3F000',
+            RAISE EXCEPTION 'no schema has been selected to create in' USING ERRCODE = '22023',
                 HINT = 'Name the schema: app.outbox.';
         END IF;
         parts := schema || parts;
     END IF;
     IF octet_length(parts[1]) > 63 OR octet_length(parts[2]) > 63 THEN
-        RAISE EXCEPTION 'name is longer than the 63 bytes that PostgreSQL keeps' USING ERRCODE = '42622',
+        RAISE EXCEPTION 'name is longer than the 63 bytes that PostgreSQL keeps' USING ERRCODE = '22023',
             HINT = 'Choose a shorter one: cut off, it could be another table''s.';
     END IF;
     IF parts[1] ~ '^pg_temp' THEN
-        RAISE EXCEPTION 'an outbox cannot be a temporary table' USING ERRCODE = '42P16',
+        RAISE EXCEPTION 'an outbox cannot be a temporary table' USING ERRCODE = '22023',
             HINT = 'Relays have to see it: choose another schema.';
     END IF;
     IF max_attempts < 1 THEN
@@ -181,14 +181,14 @@ CREATE FUNCTION @extschema@.idem_create_outbox(
 LANGUAGE sql VOLATILE AS $$
     SELECT @extschema@.idem_make_outbox($1, pg_catalog.current_schema()::text, $2, $3, $4, $5)
 $$;
-COMMENT ON FUNCTION @extschema@.idem_create_outbox IS 'Makes an outbox table, owned by the caller, or takes a fitting one of the caller''s as it is, and keeps its options. Again with other options changes them. Returns created, registered, changed or unchanged. Errors: 22004, 22023, 3F000, 42501, 42602, 42622, 42809, 42P16.';
+COMMENT ON FUNCTION @extschema@.idem_create_outbox IS 'Makes an outbox table, owned by the caller, or takes a fitting one of the caller''s as it is, and keeps its options. Again with other options changes them. Returns created, registered, changed or unchanged. Errors: 22004, 22023, 42501, 42809.';
 
 CREATE FUNCTION @extschema@.idem_outbox_put(
     outbox text, type text, aggregatetype text, aggregateid text, payload jsonb, headers jsonb = NULL,
     action_id uuid = NULL, available_at timestamptz = NULL
 ) RETURNS uuid
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_put IS 'Writes a message that leaves when this transaction commits. With the action_id of an open action, the message carries it: the relay executes it. Returns the message''s id. Errors: 22004, 22023, 25006, 42501, 42809, 42P01, 55000, ID004, ID006.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_put IS 'Writes a message that leaves when this transaction commits. With the action_id of an open action, the message carries it: the relay executes it. Returns the message''s id. Errors: 22004, 22023, 25006, 42501, 42809, 55000, ID004, ID006.';
 
 CREATE FUNCTION @extschema@.idem_outbox_put_many(outbox text, messages jsonb) RETURNS SETOF @extschema@.idem_outbox_id
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -198,31 +198,31 @@ CREATE FUNCTION @extschema@.idem_outbox_claim(
     outbox text, max integer = 10, lease_seconds double precision = 30, relay text = NULL
 ) RETURNS SETOF @extschema@.idem_outbox_claimed
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_claim IS 'Leases messages to a relay, oldest first, never one that another relay holds. COMMIT before delivering. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 42P01.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_claim IS 'Leases messages to a relay, oldest first, never one that another relay holds. COMMIT before delivering. Errors: 22004, 22023, 25006, 40001, 42501, 42809.';
 
 CREATE FUNCTION @extschema@.idem_outbox_ack(
     outbox text, id uuid, claim_id uuid, response jsonb = NULL, resource_id text = NULL,
     external_request_id text = NULL
 ) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_ack IS 'The message is delivered; the action that it carries is committed with it. Returns acked, already_acked, lost or missing. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 42P01, 55000, ID002, ID003.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_ack IS 'The message is delivered; the action that it carries is committed with it. Returns acked, already_acked, lost or missing. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 55000, ID002, ID003.';
 
 CREATE FUNCTION @extschema@.idem_outbox_ack_many(outbox text, claim_id uuid, ids uuid[])
 RETURNS SETOF @extschema@.idem_outbox_outcome
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_ack_many IS 'Messages of one claim are delivered. Returns the outcome of each, as idem_outbox_ack does, in the order of ids. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 42P01, 55000.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_ack_many IS 'Messages of one claim are delivered. Returns the outcome of each, as idem_outbox_ack does, in the order of ids. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 55000.';
 
 CREATE FUNCTION @extschema@.idem_outbox_nack(
     outbox text, id uuid, claim_id uuid, error text = NULL, proof text = NULL, delay_seconds double precision = NULL
 ) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_nack IS 'The message could not be delivered: it is tried again after delay_seconds, or a back-off. Of an action that it carries, proof says that it had no effect (not_sent, refused); without it the action is unknown. Returns retry, waiting, dead, already_acked, lost or missing. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 42P01, ID002, ID003, ID006.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_nack IS 'The message could not be delivered: it is tried again after delay_seconds, or a back-off. Of an action that it carries, proof says that it had no effect (not_sent, refused); without it the action is unknown. Returns retry, waiting, dead, already_acked, lost or missing. Errors: 22004, 22023, 25006, 40001, 42501, 42809, ID002, ID003, ID006.';
 
 CREATE FUNCTION @extschema@.idem_outbox_renew(outbox text, claim_id uuid, lease_seconds double precision) RETURNS integer
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_renew IS 'Gives the messages of a claim that are still its own another lease. Returns how many. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 42P01.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_renew IS 'Gives the messages of a claim that are still its own another lease. Returns how many. Errors: 22004, 22023, 25006, 40001, 42501, 42809.';
 
 CREATE FUNCTION @extschema@.idem_outbox_redrive(outbox text, ids uuid[], skip boolean = false)
 RETURNS SETOF @extschema@.idem_outbox_outcome
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_redrive IS 'Gives dead letters all their attempts again, or gives them up for good. Returns redriven, skipped, not_dead or missing for each, in the order of ids. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 42P01.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_redrive IS 'Gives dead letters all their attempts again, or gives them up for good. Returns redriven, skipped, not_dead or missing for each, in the order of ids. Errors: 22004, 22023, 25006, 40001, 42501, 42809.';

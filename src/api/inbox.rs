@@ -28,7 +28,8 @@ pub fn idem_inbox_accept_many(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_inbox_accept_many()");
     let (consumer, tenant) = whose(call)?;
     call.stored(1).ok_or_else(|| call.null(1))?;
-    let ids = call.texts(1)?.into_iter().map(|id| id.ok_or_else(|| call.null(1))).collect::<Result<Vec<_>>>()?;
+    let ids =
+        call.texts(1)?.into_iter().map(|id| id.ok_or_else(|| call.null(1))).collect::<Result<Vec<_>>>()?;
     ids.iter().try_for_each(|id| check_id(call.name(1), id))?;
     let payloads = match call.stored(2) {
         None => vec![None; ids.len()],
@@ -36,7 +37,9 @@ pub fn idem_inbox_accept_many(call: &Call) -> Result<Datum> {
     };
     if payloads.len() != ids.len() {
         let message = format!("{} payloads for {} message_ids", payloads.len(), ids.len());
-        return Err(Error::new(Code::InvalidParameter, message).hint("Pass one for each, NULL where there is none."));
+        return Err(
+            Error::new(Code::InvalidParameter, message).hint("Pass one for each, NULL where there is none.")
+        );
     }
     let mut rows = Rows::begin(call)?;
     let inbox = Inbox::open(call)?;

@@ -185,7 +185,11 @@ struct Put<'a> {
 
 impl<'a> Put<'a> {
     /// Starts with the locks that keep commit order, taken in one order by everybody.
-    fn begin<'t>(call: &'a Call, outbox: &'a Outbox, aggregates: impl IntoIterator<Item = &'t str>) -> Put<'a> {
+    fn begin<'t>(
+        call: &'a Call,
+        outbox: &'a Outbox,
+        aggregates: impl IntoIterator<Item = &'t str>,
+    ) -> Put<'a> {
         // Before the messages get their places: relays rely on it, see Cursor.
         server::assign_transaction_id();
         if outbox.options.ordered {

@@ -12,16 +12,16 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
-use super::hold::holding;
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
+use super::hold::holding;
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};
 use crate::session;
 use crate::store::apply::apply;
 use crate::store::history::{self, Report};
+use crate::store::installation;
 use crate::store::ledger::{Ledger, Outcome};
 use crate::store::outbox::{Claiming, Found, Outbox};
-use crate::store::installation;
 
 /// Messages of a claim that says nothing.
 const DEFAULT_MAX: i32 = 10;
@@ -142,7 +142,10 @@ fn start(
         // One action that cannot be had must not keep the others' relay from working.
         Err(error) => {
             if error.code != Code::Held {
-                server::log(Error::new(Code::Success, "pg_idem: a message's action was refused").detail(error.message));
+                server::log(
+                    Error::new(Code::Success, "pg_idem: a message's action was refused")
+                        .detail(error.message),
+                );
             }
             outbox.rest(message, rules::look_again(None, message.created_at(), now));
             return Ok(None);
@@ -215,18 +218,10 @@ pub fn idem_outbox_ack(call: &Call) -> Result<Datum> {
     stored_text(call, 4)?;
     let external_request_id = stored_text(call, 5)?;
     let resource_id = call.text(4)?;
-    let outcome = Outcome {
-        response: kept,
-        response_too_large: too_large,
-        external_request_id,
-        ..Outcome::default()
-    };
-    let report = Report {
-        resource_id: call.stored(4),
-        external_request_id,
-        response: kept,
-        ..Report::default()
-    };
+    let outcome =
+        Outcome { response: kept, response_too_large: too_large, external_request_id, ..Outcome::default() };
+    let report =
+        Report { resource_id: call.stored(4), external_request_id, response: kept, ..Report::default() };
     let brings = [3, 4, 5].iter().any(|n| call.stored(*n).is_some());
     let outbox = Outbox::open(call, Privilege::Manage)?;
     let done = query::as_owner(outbox.table, || {
@@ -235,8 +230,11 @@ pub fn idem_outbox_ack(call: &Call) -> Result<Datum> {
         }
         let Some(message) = outbox.find(&[id]).pop() else { return Ok("missing") };
         if brings && message.carries().is_none() {
-            return Err(Error::new(Code::InvalidParameter, "the message carries no action that could keep a response")
-                .hint("Leave response, resource_id and external_request_id out."));
+            return Err(Error::new(
+                Code::InvalidParameter,
+                "the message carries no action that could keep a response",
+            )
+            .hint("Leave response, resource_id and external_request_id out."));
         }
         let brought = Brought { outcome, report, ..Brought::default() };
         acknowledge(call, &outbox, &message, claim_id, resource_id.as_deref(), brought)
@@ -402,14 +400,9 @@ fn fail_action(
     let event = |caller| match proof {
         None => Event::MarkUnknown(caller),
         // Whether there is another try is for the message to say, and for the action's own count of attempts.
-        Some(proof) => Event::Fail(Fail {
-            caller,
-            proof,
-            retryable: true,
-            retry_after,
-            new_provider_key: false,
-            random,
-        }),
+        Some(proof) => {
+            Event::Fail(Fail { caller, proof, retryable: true, retry_after, new_provider_key: false, random })
+        }
     };
     let brought = Brought { outcome, report, ..Brought::default() };
     let moved = move_action(call, (action_id, Some(attempt_id)), event, no_check, brought)?;

@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use super::Judged;
 use crate::server::{self, Call, Changed, Value};
+use crate::settings;
 use crate::store::apply::apply;
 use crate::store::cursor::Cursor;
-use crate::settings;
 use crate::store::history::{self, Report};
 use crate::store::inbox::Inbox;
 use crate::store::ledger::{Entry, Ledger, Outcome};

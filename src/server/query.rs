@@ -29,7 +29,8 @@ pub enum Privilege {
 
 /// Finds the table that `name` means, as regclass does, and checks what the caller may do with it. Raises 42P01, 42501.
 pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
-    let name = CString::new(name).map_err(|_| Error::new(Code::InvalidParameter, "a name has a NUL in it"))?;
+    let name =
+        CString::new(name).map_err(|_| Error::new(Code::InvalidParameter, "a name has a NUL in it"))?;
     let wanted = match privilege {
         Privilege::Insert => pg_sys::ACL_INSERT,
         Privilege::Manage => pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE,
@@ -41,13 +42,8 @@ pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
         let text = pg_sys::cstring_to_text(name.as_ptr());
         let names = pg_sys::textToQualifiedNameList(text);
         let variable = pg_sys::makeRangeVarFromNameList(names);
-        let found = pg_sys::RangeVarGetRelidExtended(
-            variable,
-            pg_sys::NoLock as i32,
-            0,
-            None,
-            std::ptr::null_mut(),
-        );
+        let found =
+            pg_sys::RangeVarGetRelidExtended(variable, pg_sys::NoLock as i32, 0, None, std::ptr::null_mut());
         let all = pg_sys::AclMaskHow::ACLMASK_ALL;
         let held = pg_sys::pg_class_aclmask(found, pg_sys::GetUserId(), wanted.into(), all);
         if held != pg_sys::AclMode::from(wanted) {
@@ -122,7 +118,9 @@ pub fn qualified_name(table: Relation) -> Result<String> {
         let name = pg_sys::get_rel_name(table);
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table));
         if name.is_null() || schema.is_null() {
-            return Err(Error::new(Code::UndefinedObject, "the table has been dropped").hint("Look at its name."));
+            return Err(
+                Error::new(Code::UndefinedObject, "the table has been dropped").hint("Look at its name.")
+            );
         }
         let quoted = pg_sys::quote_qualified_identifier(schema, name);
         super::values::utf8(CStr::from_ptr(quoted).to_bytes(), "a table's name").map(|name| name.into_owned())
@@ -330,7 +328,10 @@ fn array(mut elements: Vec<pg_sys::Datum>, of: pg_sys::Oid, length: i32, align: 
 pub fn lock_until_end(key: i64) {
     // SAFETY: takes one bigint.
     unsafe {
-        pgrx::direct_function_call::<()>(pg_sys::pg_advisory_xact_lock_int8, &[Some(pg_sys::Datum::from(key))]);
+        pgrx::direct_function_call::<()>(
+            pg_sys::pg_advisory_xact_lock_int8,
+            &[Some(pg_sys::Datum::from(key))],
+        );
     }
 }
 

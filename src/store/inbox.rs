@@ -50,8 +50,11 @@ impl Inbox {
     /// Remembers a message unless it is known: then what is known of it. Waits for a transaction that has not ended and
     /// accepts the same one; two that wait for each other end in 40P01.
     pub fn remember(&self, name: Name, now: Time, payload: Option<&[u8]>) -> Result<Option<Seen>> {
-        let keys =
-            [Key(1, Bound::Text(name.message_id)), Key(2, Bound::Text(name.consumer)), Key(3, Bound::Text(name.tenant))];
+        let keys = [
+            Key(1, Bound::Text(name.message_id)),
+            Key(2, Bound::Text(name.consumer)),
+            Key(3, Bound::Text(name.tenant)),
+        ];
         let mut pace = Tick::default();
         let mut contested = false;
         loop {

@@ -302,7 +302,11 @@ impl Outbox {
 
     /// Locks up to `max` messages that were never kept from delivery, from place `from` on.
     pub fn new_ones(&self, from: i64, now: Time, max: i64) -> Vec<Found> {
-        found(self.statements.new.run(&[Some(Datum::from(from)), Some(server::time_datum(now)), Some(Datum::from(max))]))
+        found(self.statements.new.run(&[
+            Some(Datum::from(from)),
+            Some(server::time_datum(now)),
+            Some(Datum::from(max)),
+        ]))
     }
 
     /// Locks up to `max` messages that were kept from delivery and are due again.
@@ -360,7 +364,12 @@ impl Outbox {
     /// Finishes messages of a claim that carry nothing: the ids that were.
     pub fn finish_plain(&self, ids: &[Uuid], claim_id: Uuid, now: Time) -> Vec<Uuid> {
         let (ids, claim_id) = (Some(query::uuids_datum(ids)), Some(server::uuid_datum(claim_id)));
-        let done = self.statements.finish_plain.run(&[ids, claim_id, Some(server::time_datum(now)), self.removed_at(now)]);
+        let done = self.statements.finish_plain.run(&[
+            ids,
+            claim_id,
+            Some(server::time_datum(now)),
+            self.removed_at(now),
+        ]);
         done.iter().filter_map(|row| row.uuid(0)).collect()
     }
 

@@ -25,7 +25,7 @@ README, DESIGN = ROOT / "README.md", ROOT / "DESIGN.md"
 PAGES = sorted(ROOT.glob("*.md"))
 # Functions of the extension that nobody calls; they serve its views and functions. So do all trigger functions.
 INTERNAL = {"idem_capability", "idem_check_capabilities", "idem_has_capability", "idem_microseconds", "idem_when_unknown",
-            "idem_preloaded", "idem_sees_tenant", "idem_state_word", "idem_visit"}
+            "idem_make_outbox", "idem_preloaded", "idem_register_outbox", "idem_sees_tenant", "idem_state_word", "idem_visit"}
 
 
 @pytest.fixture
@@ -186,7 +186,8 @@ def test_functions_are_those_of_the_extension(catalog, conn):
     assert set(listed) == set(catalog["functions"]) - triggers - INTERNAL
     for name, (arguments, errors) in listed.items():
         function = catalog["functions"][name]
-        types = {"text", "jsonb", "uuid", "bytea", "boolean", "int", "float8", "interval", "regrole", "text[]"}
+        types = {"text", "jsonb", "uuid", "bytea", "boolean", "int", "float8", "interval", "regrole", "text[]", "uuid[]",
+                 "jsonb[]", "timestamptz"}
         words = [word for part in arguments.split(",") for word in part.split() if word not in types | {"VARIADIC"}]
         assert words == function.parameters[:function.count], name
         if "Errors:" in function.comment:
@@ -216,7 +217,7 @@ def test_settings_are_those_of_the_extension(catalog):
               if name.startswith("`")}
     assert set(listed) == set(catalog["settings"])
     with_units = {"pg_idem.twin_wait": "2s", "pg_idem.max_wait": "1min", "pg_idem.max_response_size": "1MB",
-                  "pg_idem.naptime": "10s"}
+                  "pg_idem.naptime": "10s", "pg_idem.inbox_retention": "30d"}
     for name, (default, who) in listed.items():
         setting = catalog["settings"][name]
         assert who == {"superuser": "superuser", "user": "anybody", "sighup": "the server"}[setting.context]
@@ -275,7 +276,7 @@ def test_names_exist(page, catalog):
     """Whatever looks like a name of the extension's is one, or stands where the page says what is not built yet."""
     text = page.read_text()
     known = set(catalog["functions"]) | catalog["views"] | catalog["tables"] | {"idem_rules"}
-    types = {"idem_reservation", "idem_action_status", "idem_resolution", "idem_swept"}
+    types = {"idem_reservation", "idem_action_status", "idem_resolution", "idem_swept", "idem_outbox_message"}
     planned = sections(README)["Not built yet"] + sections(DESIGN).get("What is not built yet", "")
     for name in sorted(set(re.findall(r"\bidem_[a-z_]+\b", text))):
         assert name in known | types or name in planned, f"{page.name} names {name}"

@@ -26,8 +26,13 @@ pub(crate) fn carry(action: &Action, here: bool, policies: Policies, now: Time) 
             release(action, Caller { attempt_id, earlier: false }, policies, now)?
         }
         (State::Started, _) => {
-            return Err(Error::new(Code::WrongState, "an attempt of another transaction is carrying the action out")
-                .hint("Put the message in the transaction that reserves, or end or release that attempt first."));
+            return Err(Error::new(
+                Code::WrongState,
+                "an attempt of another transaction is carrying the action out",
+            )
+            .hint(
+                "Put the message in the transaction that reserves, or end or release that attempt first.",
+            ));
         }
         _ => Step::to(action.clone(), Answer::Nothing),
     };

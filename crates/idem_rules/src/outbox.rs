@@ -187,8 +187,10 @@ pub fn retried_share(max: i64, turn: u64) -> i64 {
 pub fn check_max(max: i32) -> Result<i64> {
     match max {
         1..=MAX_CLAIM => Ok(i64::from(max)),
-        _ => Err(Error::new(Code::InvalidParameter, format!("max is {max}; it must be from 1 to {MAX_CLAIM}"))
-            .hint("Claim less at a time, and more often.")),
+        _ => {
+            Err(Error::new(Code::InvalidParameter, format!("max is {max}; it must be from 1 to {MAX_CLAIM}"))
+                .hint("Claim less at a time, and more often."))
+        }
     }
 }
 
@@ -196,7 +198,10 @@ pub fn check_max(max: i32) -> Result<i64> {
 pub fn check_lease(lease: Span) -> Result<Span> {
     match lease {
         1..=MAX_LEASE => Ok(lease),
-        _ => Err(Error::new(Code::InvalidParameter, "lease_seconds must be greater than zero and at most one day")
-            .hint("Ask for the time that a delivery takes, and renew it with idem_outbox_renew.")),
+        _ => Err(Error::new(
+            Code::InvalidParameter,
+            "lease_seconds must be greater than zero and at most one day",
+        )
+        .hint("Ask for the time that a delivery takes, and renew it with idem_outbox_renew.")),
     }
 }

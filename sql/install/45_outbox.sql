@@ -179,7 +179,7 @@ CREATE FUNCTION @extschema@.idem_create_outbox(
 ) RETURNS text
 -- No SET clause: the schema for an unqualified name is the caller's, and every name here is qualified.
 LANGUAGE sql VOLATILE AS $$
-    SELECT @extschema@.idem_make_outbox($1, pg_catalog.current_schema()::text, $2, $3, $4, $5)
+    SELECT @extschema@.idem_make_outbox($1, pg_catalog.current_schema()::pg_catalog.text, $2, $3, $4, $5)
 $$;
 COMMENT ON FUNCTION @extschema@.idem_create_outbox IS 'Makes an outbox table, owned by the caller, or takes a fitting one of the caller''s as it is, and keeps its options. Again with other options changes them. Returns created, registered, changed or unchanged. Errors: 22004, 22023, 42501, 42809.';
 

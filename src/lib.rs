@@ -54,8 +54,8 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        attempt, decide, dispatch, due, fingerprint, identity, policy, reconcile, reconcile_next, reserve,
-        status, sweep,
+        attempt, compensate, decide, dispatch, due, fingerprint, identity, policy, reconcile, reconcile_next,
+        reserve, status, sweep,
     };
 
     sql_function!(
@@ -147,6 +147,32 @@ mod functions {
         pg_finfo_idem_due,
         due::idem_due,
         ["max", "lease_seconds", "action_type", "tenant", "worker"]
+    );
+    sql_function!(
+        idem_compensate,
+        pg_finfo_idem_compensate,
+        compensate::idem_compensate,
+        [
+            "parent",
+            "key",
+            "request",
+            "action_type",
+            "tenant",
+            "actor",
+            "target",
+            "fingerprint",
+            "attempt_id",
+            "lease_seconds",
+            "ttl_seconds",
+            "wait_seconds",
+            "can_reconcile",
+            "worker",
+            "workflow_id",
+            "session_id",
+            "payload_version",
+            "policy_version",
+            "store_request"
+        ]
     );
     sql_function!(idem_escalate, pg_finfo_idem_escalate, decide::idem_escalate, ["action_id", "note"]);
     sql_function!(

@@ -118,6 +118,19 @@ COMMENT ON TABLE @extschema@.idem_event IS 'What happened to an action beyond a 
 COMMENT ON COLUMN @extschema@.idem_event.role IS 'The role that called the outermost function.';
 COMMENT ON COLUMN @extschema@.idem_event.session_role IS 'The role that logged in.';
 
+CREATE TABLE @extschema@.idem_compensation (
+    action_id uuid        NOT NULL,
+    parent_id uuid        NOT NULL,
+    live_for  uuid,
+    made_at   timestamptz NOT NULL,
+    CONSTRAINT idem_compensation_pkey PRIMARY KEY (action_id)
+) USING heap;
+CREATE UNIQUE INDEX idem_compensation_live_for ON @extschema@.idem_compensation (live_for);
+COMMENT ON INDEX @extschema@.idem_compensation_pkey IS 'What a compensation compensates.';
+COMMENT ON INDEX @extschema@.idem_compensation_live_for IS 'One live compensation for each action.';
+COMMENT ON TABLE @extschema@.idem_compensation IS 'Which action compensates which: one row for each compensation, which leaves with it.';
+COMMENT ON COLUMN @extschema@.idem_compensation.live_for IS 'parent_id, until another compensation takes the place of this one.';
+
 CREATE TABLE @extschema@.idem_action_type (
     name                text        COLLATE "C" NOT NULL,
     policy_version      integer     NOT NULL,
@@ -170,7 +183,7 @@ INSERT INTO @extschema@.idem_cursor (purpose, visited_to)
 SELECT purpose, '-infinity' FROM pg_catalog.unnest(ARRAY['lease', 'settled', 'scrub', 'remove']) AS purpose;
 
 -- The tables hold tokens, requests and answers: nobody reads them but through functions and views.
-REVOKE ALL ON TABLE @extschema@.idem_action, @extschema@.idem_open, @extschema@.idem_attempt, @extschema@.idem_event, @extschema@.idem_action_type, @extschema@.idem_installation, @extschema@.idem_cursor
+REVOKE ALL ON TABLE @extschema@.idem_action, @extschema@.idem_open, @extschema@.idem_attempt, @extschema@.idem_event, @extschema@.idem_compensation, @extschema@.idem_action_type, @extschema@.idem_installation, @extschema@.idem_cursor
     FROM PUBLIC;
 
 -- A logical backup without these rows would repeat side effects after a restore.
@@ -178,5 +191,6 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_action', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_open', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_event', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_compensation', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_action_type', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_installation', '');

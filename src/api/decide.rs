@@ -2,13 +2,15 @@
 
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::check_text;
+use idem_rules::policy::Policy;
 use idem_rules::transition::{Decide, Event, Verdict};
 use pgrx::pg_sys::Datum;
 
 use super::attempt::{Brought, answered, move_action, response};
+use super::compensate::refuse_second;
 use crate::server::{self, Call};
 use crate::store::history::Report;
-use crate::store::ledger::Outcome;
+use crate::store::ledger::{Entry, Outcome};
 
 /// The remark every such call has to give.
 fn note(call: &Call, n: usize) -> Result<Option<Datum>> {
@@ -19,7 +21,16 @@ fn note(call: &Call, n: usize) -> Result<Option<Datum>> {
 /// Makes a person's move. No crash may take it back: it can take permission away.
 fn moved(call: &Call, event: Event, brought: Brought) -> Result<Datum> {
     let action_id = call.required_uuid(0)?;
-    let (step, _) = move_action(call, (action_id, None), |_| event.clone(), |_, _| Ok(()), brought)?;
+    let another_chance = match &event {
+        Event::Reopen => true,
+        Event::Decide(decide) => decide.verdict == Verdict::Retry,
+        _ => false,
+    };
+    let check = |_: &Entry, _: &Policy| match another_chance {
+        true => refuse_second(call, action_id),
+        false => Ok(()),
+    };
+    let (step, _) = move_action(call, (action_id, None), |_| event.clone(), check, brought)?;
     server::force_sync_commit();
     Ok(answered(call, action_id, &step))
 }

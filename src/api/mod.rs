@@ -2,6 +2,7 @@
 
 pub mod attempt;
 pub mod bind;
+pub mod compensate;
 pub mod decide;
 pub mod dispatch;
 pub mod due;

@@ -49,6 +49,28 @@ mod at {
     pub const STORE_REQUEST: usize = 17;
 }
 
+/// The parameters' names, for whoever does idem_reserve's work with arguments of its own.
+pub(super) const NAMES: &[&str] = &[
+    "key",
+    "request",
+    "tenant",
+    "action_type",
+    "actor",
+    "target",
+    "fingerprint",
+    "attempt_id",
+    "lease_seconds",
+    "ttl_seconds",
+    "wait_seconds",
+    "can_reconcile",
+    "worker",
+    "workflow_id",
+    "session_id",
+    "payload_version",
+    "policy_version",
+    "store_request",
+];
+
 /// A caller told to come back because a transaction has not ended waits at least this long.
 const TWIN_RETRY: Span = SECOND;
 
@@ -280,13 +302,16 @@ impl<'a> Reserve<'a> {
         if granted {
             self.must_mark = current.marks_dispatch;
         }
+        let reconciles = matches!(step.answer, Answer::Decided(Decision::Reconcile, _));
         let outcome = Outcome {
             worker: self.texts.worker.filter(|_| granted),
             request: self.texts.request.filter(|_| granted),
             ..Outcome::default()
         };
+        // Who carries it out stands in the ledger, who finds out in the history.
+        let report = Report { note: self.texts.worker.filter(|_| reconciles), ..Report::default() };
         let changed = match step.next {
-            Some(_) => apply(self.call, ledger, &entry, &step, outcome, Report::default(), now)?,
+            Some(_) => apply(self.call, ledger, &entry, &step, outcome, report, now)?,
             None => ledger.lock(&entry, false),
         };
         match changed {

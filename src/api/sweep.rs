@@ -1,6 +1,7 @@
 //! idem_sweep: what is due by the clock alone, in one bounded batch
 
 use idem_rules::action::{DAY, SECOND, State, Time};
+use idem_rules::compensation::is_open;
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::expiry::{Open, Queue, REMOVE_AFTER, SCRUB_AFTER, open};
 use idem_rules::transition::{Answer, Event, transition};
@@ -11,6 +12,7 @@ use super::Judged;
 use crate::server::{self, Call, Changed, Value};
 use crate::settings;
 use crate::store::apply::apply;
+use crate::store::compensation;
 use crate::store::cursor::Cursor;
 use crate::store::history::{self, Report};
 use crate::store::inbox::Inbox;
@@ -26,14 +28,24 @@ const REWIND: Time = DAY;
 /// A row that another transaction holds is looked at again after this time.
 const BUSY_RETRY: Time = 5 * SECOND;
 
+/// A record that is kept for its children is looked at again after this time.
+const KEPT_RETRY: Time = 3600 * SECOND;
+
 /// What a visit came to.
 enum Visited {
     /// The row moved on, here or by somebody else.
     Moved,
     /// Nothing was due.
     NotDue,
+    /// Something that belongs to it has not ended.
+    Kept,
     /// Another transaction that has not ended holds the row.
     Busy,
+}
+
+/// The place of a record that outlives its retention because of its children.
+fn kept(now: Time) -> Open {
+    Open { queue: Queue::Expiry, due_at: now, visit_at: Some(now.saturating_add(KEPT_RETRY)) }
 }
 
 /// What a batch did.
@@ -172,6 +184,7 @@ impl Sweep<'_> {
         let place = match self.visit(ledger, &entry)? {
             Visited::Moved => return Ok(()),
             Visited::NotDue => open(&entry.action, now),
+            Visited::Kept => Some(kept(now)),
             Visited::Busy => {
                 let later = now.saturating_add(BUSY_RETRY);
                 Some(Open { queue: Queue::Lease, due_at: now, visit_at: Some(later) })
@@ -187,6 +200,7 @@ impl Sweep<'_> {
         let place = match self.visit(ledger, entry)? {
             Visited::Moved => None,
             Visited::NotDue => open(&entry.action, now),
+            Visited::Kept => Some(kept(now)),
             // Somebody is changing the row. If that comes to nothing the row is due still, and this cursor has
             // passed it: it gets a place of its own.
             Visited::Busy => Some(Open { queue: Queue::Lease, due_at: now, visit_at: Some(now) }),
@@ -216,9 +230,11 @@ impl Sweep<'_> {
         self.swept.visited += 1;
         let now = server::clock();
         let judged = Judged::read(self.call, &entry.action, &entry.action_type()?)?;
-        let step =
-            transition(Some(&entry.action), &Event::Visit { open_children: false }, judged.policies(), now)?;
+        let open_children =
+            entry.action.retention_over(now) && self.has_open_children(ledger, entry.action_id)?;
+        let step = transition(Some(&entry.action), &Event::Visit { open_children }, judged.policies(), now)?;
         let changed = match step.answer {
+            Answer::Nothing if open_children => return Ok(Visited::Kept),
             Answer::Nothing => return Ok(Visited::NotDue),
             Answer::Remove => ledger.remove(entry),
             _ => apply(self.call, ledger, entry, &step, Outcome::default(), Report::default(), now)?,
@@ -232,6 +248,12 @@ impl Sweep<'_> {
         Ok(Visited::Moved)
     }
 
+    /// True while something that belongs to the action has not ended.
+    fn has_open_children(&self, ledger: &Ledger, action_id: Uuid) -> Result<bool> {
+        let Some(link) = compensation::live(self.call, action_id)? else { return Ok(false) };
+        Ok(ledger.find(link.action_id)?.is_some_and(|child| is_open(child.action.state)))
+    }
+
     fn count(&mut self, action_id: Uuid, answer: Answer) -> Result<()> {
         match answer {
             Answer::State(State::Unknown) => self.swept.unknown += 1,
@@ -241,6 +263,7 @@ impl Sweep<'_> {
             }
             Answer::Remove => {
                 history::remove(self.call, action_id)?;
+                compensation::remove(self.call, action_id)?;
                 OpenActions::open(self.call)?.forget(action_id);
                 self.swept.removed += 1;
             }

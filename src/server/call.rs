@@ -169,6 +169,28 @@ impl Call {
             .collect()
     }
 
+    /// The same call with other arguments, for a function that does another one's work with some of its own.
+    pub fn with_arguments(
+        &self,
+        names: &'static [&'static str],
+        arguments: &[Option<pg_sys::Datum>],
+    ) -> Call {
+        let entries = std::mem::size_of::<pg_sys::NullableDatum>() * arguments.len();
+        // SAFETY: a call record is its fixed part with as many entries behind it as it says it has (fmgr.h,
+        // SizeForFunctionCallInfo); all of it is zeroed first, and lives in the memory of the call it is made from.
+        unsafe {
+            let size = std::mem::size_of::<pg_sys::FunctionCallInfoBaseData>() + entries;
+            let fcinfo: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
+            (*fcinfo).flinfo = (*self.fcinfo).flinfo;
+            (*fcinfo).nargs = arguments.len() as i16;
+            for (entry, argument) in (*fcinfo).args.as_mut_slice(arguments.len()).iter_mut().zip(arguments) {
+                entry.isnull = argument.is_none();
+                entry.value = argument.unwrap_or(pg_sys::Datum::from(0));
+            }
+            Call { fcinfo, names }
+        }
+    }
+
     /// The result of a trigger function that runs after a statement.
     pub fn trigger_done(&self) -> pg_sys::Datum {
         pg_sys::Datum::from(0)

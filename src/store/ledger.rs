@@ -288,6 +288,11 @@ impl Entry {
         Ok(self.row.values.text(at::ACTION_TYPE)?.unwrap_or_default().into_owned())
     }
 
+    /// The action's tenant.
+    pub fn tenant_name(&self) -> Result<String> {
+        Ok(self.row.values.text(at::TENANT)?.unwrap_or_default().into_owned())
+    }
+
     /// The action's tenant, in the database's encoding.
     pub fn raw_tenant(&self) -> &[u8] {
         self.row.values.raw_text(at::TENANT).unwrap_or_default()

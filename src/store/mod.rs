@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod bound;
 mod columns;
+pub mod compensation;
 pub mod cursor;
 pub mod history;
 pub mod hold;

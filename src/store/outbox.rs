@@ -18,7 +18,7 @@ use crate::server::query::{self, Parameter, Privilege, Relation, Statement};
 use crate::server::{self, Bound, Call, Changed, Column, Key, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
-    place: 13,
+    place: 15,
     name: c"idem_outbox",
     columns: &[
         Column("outbox", Type::Table),

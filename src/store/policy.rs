@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::policy::{Class, Effect, Policy};
+use pgrx::pg_sys::Datum;
 
 use crate::server::{self, Bound, Call, Column, Key, Row, Spec, Table, Type};
 
@@ -99,6 +100,12 @@ pub fn version(call: &Call, name: &str, version: i32) -> Result<Rc<Policy>> {
 pub fn lookup_hint(call: &Call, name: &str) -> Result<Option<String>> {
     let row = Table::open(call, &SPEC)?.find_last(0, &named(name));
     row.map_or(Ok(None), |row| Ok(row.values.text(20)?.map(Cow::into_owned)))
+}
+
+/// The type that compensates actions of the type `name`, as stored.
+pub fn compensation_type(call: &Call, name: &str) -> Result<Option<Datum>> {
+    let row = Table::open(call, &SPEC)?.find_last(0, &named(name));
+    Ok(row.and_then(|row| row.values.datum(21)))
 }
 
 /// Tells every session, at commit, to read the action types again.

@@ -143,6 +143,9 @@ pub fn open(action: &Action, now: Time) -> Option<Open> {
             return Some(at(Queue::Review, action.lease_expires_at.or(action.due_at), visit_at));
         }
     }
+    if action.state == State::Committed && action.flags.needs_compensation {
+        return Some(at(Queue::Review, action.ended_at, action.expires_at));
+    }
     match action.state {
         State::Proposed => Some(at(Queue::Approval, Some(action.created_at), action.approval_expires_at)),
         State::Approved => Some(at(Queue::Execution, Some(now), action.approval_expires_at)),

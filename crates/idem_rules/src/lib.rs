@@ -8,6 +8,7 @@ pub mod approval;
 pub mod attempt;
 pub mod canonical;
 pub mod carry;
+pub mod compensation;
 pub mod document;
 pub mod error;
 pub mod event;

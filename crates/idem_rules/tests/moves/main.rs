@@ -6,6 +6,7 @@ mod common;
 
 mod approving;
 mod committing;
+mod compensating;
 mod deciding;
 mod failing;
 mod granting;

@@ -9,6 +9,7 @@
 #   make bench           the benchmark
 #   make versions        the SQL suite and the races on PostgreSQL 16 and 18
 #   make crash           500 rounds of killing each of postmaster, backends and clients under load (ROUNDS=…)
+#   make freeze          keep the install script of this version in sql/released
 #   make mutants         break each rule once and see that a test notices
 #
 # PG=16 takes another major version from Debian's directories, PG_CONFIG=/path/to/pg_config any other server.
@@ -38,6 +39,9 @@ SCRIPT = target/pg_idem--$(VERSION).sql
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src crates -name '*.rs' -o -name Cargo.toml)
 SQL_SOURCES := $(sort $(wildcard sql/install/*.sql))
+# sql/update/pg_idem--0.1.0--0.2.0.sql leads from one release to the next.
+UPDATES := $(patsubst sql/update/%,target/%,$(wildcard sql/update/pg_idem--*--*.sql))
+RELEASED = sql/released/pg_idem--$(VERSION).sql
 REGRESS := $(sort $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql))))
 
 CARGO_FEATURES = --locked --no-default-features --features pg$(MAJOR)
@@ -49,10 +53,10 @@ CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
 PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()' \
 	--proc-without-search-path 'extschema.idem_create_outbox(name text,ordered boolean,max_attempts integer,keep_delivered interval,notify_channel text)'
 
-.PHONY: all install uninstall installcheck setup test demo lint bench versions crash mutants clean
+.PHONY: all install uninstall installcheck setup test demo lint bench versions crash freeze mutants clean
 .DELETE_ON_ERROR:
 
-all: $(LIBRARY) $(SCRIPT)
+all: $(LIBRARY) $(SCRIPT) $(UPDATES)
 
 # Only where a source is newer, so `sudo make install` needs no cargo after `make`.
 target/pg%/pg_idem.so: $(RUST_SOURCES)
@@ -69,20 +73,33 @@ $(SCRIPT): $(SQL_SOURCES) Makefile
 	mkdir -p $(@D)
 	{ printf '\\echo Use "CREATE EXTENSION pg_idem" to load this file. \\quit\n\n'; cat $(SQL_SOURCES); } > $@
 
+# An update begins with the check that a fresh install begins with.
+target/pg_idem--%.sql: sql/update/pg_idem--%.sql Makefile
+	mkdir -p $(@D)
+	{ printf '\\echo Use "ALTER EXTENSION pg_idem UPDATE" to load this file. \\quit\n\n'; \
+	  printf 'SET LOCAL search_path TO pg_catalog, pg_temp;\nSELECT @extschema@.idem_check_library();\n\n'; cat $<; } > $@
+
+# With a release: keeps its script as it is, for the tests of updates from it. Afterwards the version has to rise.
+freeze: $(SCRIPT)
+	@if [ -e $(RELEASED) ]; then echo "$(RELEASED) is there: a released script stays as it is" >&2; exit 1; fi
+	install -D -m 644 $(SCRIPT) $(RELEASED)
+
 install: all
 	install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTENSIONDIR)'
 	install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/'
-	install -m 644 pg_idem.control $(SCRIPT) '$(DESTDIR)$(EXTENSIONDIR)/'
+	install -m 644 pg_idem.control $(SCRIPT) $(UPDATES) '$(DESTDIR)$(EXTENSIONDIR)/'
 
 uninstall:
 	rm -f '$(DESTDIR)$(PKGLIBDIR)/pg_idem.so'
 	rm -f '$(DESTDIR)$(EXTENSIONDIR)/pg_idem.control' '$(DESTDIR)$(EXTENSIONDIR)'/pg_idem--*.sql
 
+installcheck: DBNAME = contrib_regression
+installcheck: RESULTS = target/pg_regress
 installcheck:
-	mkdir -p target/pg_regress
+	mkdir -p $(RESULTS)
 	$(PG_REGRESS) --bindir='$(shell $(PG_CONFIG) --bindir)' --inputdir=tests/pg_regress \
-		--outputdir=target/pg_regress --dbname=contrib_regression --encoding=UTF8 --no-locale \
-		--load-extension=pg_idem $(REGRESS)
+		--outputdir=$(RESULTS) --dbname='$(DBNAME)' --encoding=UTF8 --no-locale \
+		--load-extension=pg_idem $(REGRESS_FLAGS) $(REGRESS)
 
 setup:
 	@scripts/setup.sh

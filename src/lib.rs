@@ -220,6 +220,12 @@ mod functions {
     );
     sql_function!(idem_hold, pg_finfo_idem_hold, super::api::hold::idem_hold, ["scope", "value", "note"]);
     sql_function!(idem_unhold, pg_finfo_idem_unhold, super::api::hold::idem_unhold, ["scope", "value"]);
+    sql_function!(
+        idem_library_version,
+        pg_finfo_idem_library_version,
+        super::api::library::idem_library_version,
+        []
+    );
     sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);
     sql_function!(
         idem_register_outbox,

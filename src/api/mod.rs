@@ -10,6 +10,7 @@ pub mod fingerprint;
 pub mod hold;
 pub mod identity;
 pub mod inbox;
+pub mod library;
 pub mod outbox;
 pub mod policy;
 mod pull;

@@ -8,6 +8,7 @@ use idem_rules::identity::{check_tenant, check_text};
 use idem_rules::inbox::{Accepted, seen_before};
 use pgrx::pg_sys::Datum;
 
+use super::bind::refuse_foreign;
 use super::fingerprint::digest;
 use crate::server::{self, Call, Jsonb, Rows, Value};
 use crate::store::inbox::{Inbox, Name};
@@ -65,6 +66,7 @@ pub fn idem_inbox_accept_many(call: &Call) -> Result<Datum> {
 fn whose(call: &Call) -> Result<(Datum, Datum)> {
     check_id(call.name(0), &call.required_text(0)?)?;
     check_tenant(call.text(3)?.as_deref())?;
+    refuse_foreign(call, call.raw(3))?;
     let stored = |n| call.stored(n).ok_or_else(|| call.null(n));
     Ok((stored(0)?, stored(3)?))
 }

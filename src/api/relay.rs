@@ -12,6 +12,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
+use super::bind::refuse_foreign;
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
 use super::hold::holding;
 use crate::server::query::{self, Privilege};
@@ -122,6 +123,10 @@ fn start(
         outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED)));
         return Ok(None);
     };
+    if refuse_foreign(call, entry.raw_tenant()).is_err() {
+        outbox.rest(message, rules::look_again(None, message.created_at(), now));
+        return Ok(None);
+    }
     let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
     let attempt_id = server::random_uuid();
     let hold = holding(call, entry.raw_tenant(), entry.raw_action_type())?;

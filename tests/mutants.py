@@ -19,7 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RULES = "crates/idem_rules/src"
 # The second group is built only for what the first one did not notice.
-TESTS = (["--test", "decision_table", "--test", "moves"], ["--lib"])
+TESTS = (["--test", "decision_table", "--test", "moves"], ["--lib", "--test", "messages"])
 
 # (file, text that stands there exactly once, what stands there instead, which rule that breaks)
 MUTANTS = [
@@ -413,6 +413,35 @@ MUTANTS = [
      "if action.lease_expires_at <= Some(action.visit_at) => None,", "open: a lease that ends before the visit is followed"),
     ("expiry.rs", "(visited && !in_time)", "(visited && false)", "open: retention that no cursor meets is noted"),
     ("expiry.rs", "due_at <= passes && passes", "passes", "open: retention longer than the cursor waits is noted"),
+    # Messages that carry an action, and messages themselves.
+    ("carry.rs", "if action.state.is_terminal() || policies.current.effect == Effect::Local {",
+     "if action.state.is_terminal() {", "message: of a local effect it only tells"),
+    ("carry.rs", "if action.state.is_terminal() || policies.current.effect == Effect::Local {",
+     "if policies.current.effect == Effect::Local {", "message: of what has ended it only tells"),
+    ("carry.rs", "    if action.flags.carried {\n        return Err", "    if false {\n        return Err",
+     "message: two cannot carry one action"),
+    ("carry.rs", "(State::Started, Some(attempt_id)) if here =>", "(State::Started, Some(attempt_id)) =>",
+     "message: it does not take over another transaction's attempt"),
+    ("carry.rs", "    next.flags = Flags { carried: true, ..next.flags };", "", "message: it carries the action"),
+    ("carry.rs", "let flags = Flags { carried: false, ..action.flags };", "let flags = action.flags;",
+     "message: gone, it lets the action go"),
+    ("expiry.rs", "State::Retryable if action.flags.carried => None,", "State::Retryable if false => None,",
+     "message: a carried action is in no queue"),
+    ("expiry.rs", "escalated: false, carried: false,", "escalated: false,", "message: an ended action is not carried"),
+    ("outbox.rs", "is_some_and(|end| now < end);", "is_some_and(|end| now <= end);", "message: held until its lease ends"),
+    ("outbox.rs", "match message.delivered || message.dead || held {", "match message.delivered || held {",
+     "message: a dead letter is not claimed"),
+    ("outbox.rs", "false if message.attempts >= max_attempts => Claim::Bury,", "false if false => Claim::Bury,",
+     "message: never more than max attempts"),
+    ("outbox.rs", "    if message.attempts >= max_attempts {\n        return Failed::Dead;",
+     "    if false {\n        return Failed::Dead;", "message: the last failure makes a dead letter"),
+    ("outbox.rs", ".max(SHORTEST_REST);", ";", "message: a failure always rests"),
+    ("outbox.rs", "true if message.delivered => Standing::Repeated,", "true if false => Standing::Repeated,",
+     "message: a report told twice is a repeat"),
+    ("outbox.rs", "Decision::Replay => Carried::Done,", "Decision::Replay => Carried::Dead,",
+     "message: done when its action is committed"),
+    ("outbox.rs", "    max / 2 + if", "    max + if", "message: failing ones get at most half of a claim"),
+    ("inbox.rs", "if stored != given =>", "if false =>", "message: another payload under one id is a conflict"),
 ]
 
 

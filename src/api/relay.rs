@@ -12,8 +12,8 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::Judged;
-use super::bind::refuse_foreign;
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
+use super::bind::refuse_foreign;
 use super::hold::holding;
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};

@@ -5,6 +5,7 @@
 mod common;
 
 mod approving;
+mod carrying;
 mod committing;
 mod compensating;
 mod deciding;

@@ -218,6 +218,12 @@ mod functions {
         super::api::bind::idem_sees_tenant,
         ["tenant"]
     );
+    sql_function!(
+        idem_after_restore,
+        pg_finfo_idem_after_restore,
+        super::api::restore::idem_after_restore,
+        ["note", "as_copy"]
+    );
     sql_function!(idem_hold, pg_finfo_idem_hold, super::api::hold::idem_hold, ["scope", "value", "note"]);
     sql_function!(idem_unhold, pg_finfo_idem_unhold, super::api::hold::idem_unhold, ["scope", "value"]);
     sql_function!(

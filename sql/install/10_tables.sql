@@ -94,7 +94,7 @@ CREATE TABLE @extschema@.idem_attempt (
 COMMENT ON INDEX @extschema@.idem_attempt_pkey IS 'The order in which attempts ended.';
 COMMENT ON TABLE @extschema@.idem_attempt IS 'Attempts that did not end in a first-try commit, in the order in which they ended. Append-only.';
 COMMENT ON COLUMN @extschema@.idem_attempt.attempt IS 'Number of the attempt; of a reconciling attempt, the attempt it looked after.';
-COMMENT ON COLUMN @extschema@.idem_attempt.outcome IS 'committed, unknown, lapsed, superseded, retryable, failed, released, escalated, or what a reconciling attempt found.';
+COMMENT ON COLUMN @extschema@.idem_attempt.outcome IS 'committed, unknown, lapsed, superseded, retryable, failed, released, escalated, restored, or what a reconciling attempt found.';
 
 CREATE TABLE @extschema@.idem_event (
     action_id           uuid        NOT NULL,

@@ -20,7 +20,7 @@ BEGIN
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep',
             'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen', 'FUNCTION idem_compensate',
             'FUNCTION idem_hold', 'FUNCTION idem_unhold', 'FUNCTION idem_bind_tenant', 'FUNCTION idem_unbind_tenant',
-            'FUNCTION idem_create_outbox', 'FUNCTION idem_make_outbox', 'FUNCTION idem_register_outbox']
+            'FUNCTION idem_after_restore', 'FUNCTION idem_create_outbox', 'FUNCTION idem_make_outbox', 'FUNCTION idem_register_outbox']
         WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_sees_tenant', 'FUNCTION idem_preloaded', 'FUNCTION idem_when_unknown', 'TABLE idem_policy', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
             'TABLE idem_overdue', 'TABLE idem_compensations', 'FUNCTION idem_trace', 'TABLE idem_worker_status', 'TABLE idem_holds', 'TABLE idem_bindings']
     END;

@@ -18,6 +18,7 @@ pub mod reconcile;
 pub mod reconcile_next;
 pub mod relay;
 pub mod reserve;
+pub mod restore;
 pub mod status;
 pub mod sweep;
 

@@ -173,6 +173,37 @@ impl Table {
         unsafe { self.each_of(Scan::registered(self, index, keys, pg_sys::GetLatestSnapshot()), take) }
     }
 
+    /// As [`Table::each`], for many rows: what is allocated for one of them is let go before the next.
+    pub fn each_letting_go(
+        &self,
+        index: usize,
+        keys: &[Key],
+        mut take: impl FnMut(Row) -> Result<bool>,
+    ) -> Result<()> {
+        // SAFETY: the scan and what belongs to it were made before the switch and are ended after the switch back. An
+        // error leaves both contexts to the transaction's end; a refusal of ours is no longer in the row's memory.
+        unsafe {
+            let mut scan = Scan::mvcc(self, index, keys);
+            let outer = pg_sys::CurrentMemoryContext;
+            let of_row = pg_sys::AllocSetContextCreateInternal(
+                outer,
+                c"pg_idem row".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let mut taken = Ok(true);
+            while matches!(taken, Ok(true)) && scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
+                pg_sys::CurrentMemoryContext = of_row;
+                taken = take(scan.row(self));
+                pg_sys::CurrentMemoryContext = outer;
+                pg_sys::MemoryContextReset(of_row);
+            }
+            pg_sys::MemoryContextDelete(of_row);
+            taken.map(drop)
+        }
+    }
+
     unsafe fn each_of(&self, mut scan: Scan, mut take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
         // SAFETY: the scan is one of this table's; `take` may open scans of its own.
         unsafe {

@@ -74,6 +74,14 @@ impl Table {
         Ok(Table { relation, known, indexes, count: spec.indexes.len() })
     }
 
+    /// Opens the table once no other transaction reads or writes it, and keeps all others out until this one ends.
+    pub fn open_alone(call: &Call, spec: &'static Spec) -> Result<Table> {
+        let known = catalog::resolve(call, spec)?;
+        // SAFETY: as above. The strong lock comes first: two that held the weak one would wait for each other.
+        unsafe { pg_sys::LockRelationOid(known.table, pg_sys::ShareRowExclusiveLock as i32) };
+        Table::open(call, spec)
+    }
+
     pub(super) fn relation(&self) -> pg_sys::Relation {
         self.relation
     }

@@ -4,10 +4,11 @@
 
 use std::cell::Cell;
 
+use idem_rules::action::Time;
 use idem_rules::error::{Code, Error, Result};
 use uuid::Uuid;
 
-use crate::server::{self, Call, Column, Spec, Table, Type};
+use crate::server::{self, Call, Changed, Column, Spec, Table, Type};
 
 const SPEC: Spec = Spec {
     place: 5,
@@ -28,14 +29,29 @@ pub fn id(call: &Call) -> Result<Uuid> {
     }
     let table = Table::open(call, &SPEC)?;
     let generation = server::generation();
-    let id = table
-        .find(0, &[])
-        .and_then(|row| row.values.uuid(0))
-        .ok_or_else(|| Error::new(Code::Corrupted, "idem_installation is empty"))?;
+    let id = table.find(0, &[]).and_then(|row| row.values.uuid(0)).ok_or_else(missing)?;
     if !server::repeatable_read() {
         CACHE.set((generation, id));
     }
     Ok(id)
+}
+
+/// Takes a new identity: this database is a copy, whose provider keys must not be those of the original.
+pub fn renew(call: &Call, now: Time) -> Result<()> {
+    let table = Table::open(call, &SPEC)?;
+    let row = table.find(0, &[]).ok_or_else(missing)?;
+    let mut values = row.values.clone();
+    values.set_uuid(0, Some(server::random_uuid()));
+    values.set_time(1, Some(now));
+    if table.update(&row, &values) != Changed::Done {
+        return Err(server::serialization());
+    }
+    table.invalidate();
+    Ok(())
+}
+
+fn missing() -> Error {
+    Error::new(Code::Corrupted, "idem_installation is empty")
 }
 
 /// Tells every session, at commit, to read the identity again.

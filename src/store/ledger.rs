@@ -77,6 +77,20 @@ impl Ledger {
         Table::open(call, &SPEC).map(Ledger)
     }
 
+    /// Opens the ledger once nobody else uses it, and keeps everybody else out until the transaction ends.
+    pub fn open_alone(call: &Call) -> Result<Ledger> {
+        Table::open_alone(call, &SPEC).map(Ledger)
+    }
+
+    /// Every row, in the order of `visit_at`, until `take` says false. What `take` leaves in the server's memory is
+    /// let go after each row.
+    pub fn each(&self, mut take: impl FnMut(Result<Entry>) -> Result<bool>) -> Result<()> {
+        self.0.each_letting_go(1, &[], |row| {
+            let action_id = row.values.uuid(at::ACTION_ID).unwrap_or_default();
+            take(Entry::read(row, action_id))
+        })
+    }
+
     /// The row of `action_id` as a fresh look sees it (under REPEATABLE READ: as the transaction sees it).
     pub fn find(&self, action_id: Uuid) -> Result<Option<Entry>> {
         self.0.find(0, &[Key(1, Bound::Uuid(action_id))]).map(|row| Entry::read(row, action_id)).transpose()

@@ -16,9 +16,11 @@ pub const UNMARKED: &str = "unmarked";
 pub(crate) fn commit(action: &Action, commit: &Commit, policies: Policies, now: Time) -> Result<Step> {
     let standing = commit.caller.standing(action);
     let known = matches!(standing, Standing::Current | Standing::Earlier);
+    // What an attempt of before a restore says is evidence: what came after it was forgotten.
+    let counts = standing == Standing::Current || (known && !action.flags.restored);
     let nobody_took_over = match action.state {
         State::Started => standing == Standing::Current,
-        State::Unknown => known && !action.reconciler_alive(now),
+        State::Unknown => counts && !action.reconciler_alive(now),
         _ => false,
     };
     if nobody_took_over {

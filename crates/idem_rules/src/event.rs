@@ -38,6 +38,8 @@ pub enum Event<'a> {
         /// A compensation or a message that belongs to the action has not ended: the record stays.
         open_children: bool,
     },
+    /// The database was restored, failed over or copied: it may be older than the world.
+    Restore,
     /// Asks a person to look.
     Escalate,
     /// A person decides.

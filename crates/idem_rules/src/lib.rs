@@ -24,5 +24,6 @@ pub mod outbox;
 pub mod policy;
 pub mod reconcile;
 pub mod reserve;
+pub mod restore;
 pub mod transition;
 mod writer;

@@ -11,7 +11,7 @@ pub use crate::event::{
     Approve, Ask, Caller, Commit, Decide, Event, Evidence, Fail, Finding, Proof, Resolve, Standing, Verdict,
 };
 use crate::policy::Policies;
-use crate::{approval, attempt, carry, expiry, reconcile, reserve};
+use crate::{approval, attempt, carry, expiry, reconcile, reserve, restore};
 
 /// What a caller of reserve is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +176,7 @@ pub fn transition(action: Option<&Action>, event: &Event, policies: Policies, no
         Event::Evidence(evidence) => reconcile::evidence(action, evidence),
         Event::Reconcile(ask) => reserve::take_over(action, ask, policies, now),
         Event::Resolve(resolve) => reconcile::resolve(action, resolve, policies, now),
+        Event::Restore => Ok(restore::restore(action, policies, now)),
         Event::Escalate => reconcile::escalate(action),
         Event::Decide(decide) => reconcile::decide(action, decide, policies, now),
         Event::Carry { here } => carry::carry(action, *here, policies, now),

@@ -154,6 +154,7 @@ impl Story {
             21 => Event::Reopen,
             22..=23 => Event::Approve(approval()),
             24 if bit(0) => Event::Reject,
+            24 if bit(1) => Event::Restore,
             24 => VISIT,
             _ => {
                 // The type is changed.
@@ -238,6 +239,7 @@ impl Story {
         // Nothing that somebody has to care for is out of sight.
         if !after.state.is_terminal() {
             let first_lease = after.state == State::Started && after.lease_expires_at == Some(after.visit_at);
+            let first_lease = first_lease && !after.flags.discrepancy;
             prop_assert_eq!(open(after, self.now).is_none(), first_lease);
         }
         Ok(())
@@ -271,6 +273,12 @@ impl Story {
             }
             (Event::Fail(Fail { caller: who, .. }), _) | (Event::Release(who), _) => {
                 self.outcomes.retain(|outcome| outcome.token != who.attempt_id);
+            }
+            (Event::Restore, Answer::State(_)) => {
+                // Whatever was forgotten may have been sent, under a key that the provider no longer knows.
+                self.outcomes.push(Outcome { token: Uuid::max(), dispatched: true });
+                self.first_grant = None;
+                self.approved = None;
             }
             (Event::Approve(_), _) => self.approved = Some(self.now + current.approval_ttl),
             (Event::Resolve(_), Answer::State(State::Retryable | State::Failed)) => self.outcomes.clear(),

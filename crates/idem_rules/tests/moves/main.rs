@@ -14,5 +14,6 @@ mod granting;
 mod nothing_else;
 mod owning;
 mod resolving;
+mod restoring;
 mod retention;
 mod taking_over;

@@ -41,6 +41,7 @@ fn events(who: Caller) -> Vec<(&'static str, Event<'static>)> {
         ),
         ("reconcile", Event::Reconcile(ask(0))),
         ("visit", VISIT),
+        ("restore", Event::Restore),
         ("escalate", Event::Escalate),
         ("decide applied", decide(Verdict::Applied)),
         ("decide not_applied", decide(Verdict::NotApplied)),
@@ -57,6 +58,7 @@ fn legal(state: State, event: &str) -> &'static [State] {
     use State::*;
     match (state, event) {
         (_, "conflict") => &[],
+        (Proposed | Approved | Started | Unknown | Retryable, "restore") => &[Unknown],
         (Proposed, "approve") => &[Approved],
         (Proposed | Approved, "reject" | "visit") => &[Rejected],
         (Proposed, "reserve") => &[Rejected],
@@ -181,7 +183,7 @@ fn same_action(before: &Action, after: &Action, name: &str) {
 fn allowed(event: &str) -> Vec<State> {
     use State::*;
     match event {
-        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" => STATES.to_vec(),
+        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" | "restore" => STATES.to_vec(),
         "commit" | "commit other" => vec![Started, Unknown, Committed],
         "mark_unknown" => vec![Started, Unknown],
         "fail" | "not_sent" => vec![Started, Unknown, Retryable, Failed],

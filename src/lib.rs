@@ -54,8 +54,8 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        attempt, compensate, decide, dispatch, due, fingerprint, identity, policy, reconcile, reconcile_next,
-        reserve, status, sweep,
+        attempt, compensate, decide, dispatch, due, fingerprint, identity, metrics, policy, reconcile,
+        reconcile_next, reserve, status, sweep,
     };
 
     sql_function!(
@@ -142,6 +142,9 @@ mod functions {
         reconcile_next::idem_reconcile_next,
         ["max", "lease_seconds", "action_type", "tenant", "worker"]
     );
+    sql_function!(idem_live_counts, pg_finfo_idem_live_counts, metrics::idem_live_counts, []);
+    sql_function!(idem_flush_counts, pg_finfo_idem_flush_counts, metrics::idem_flush_counts, []);
+    sql_function!(idem_recent_conflicts, pg_finfo_idem_recent_conflicts, metrics::idem_recent_conflicts, []);
     sql_function!(
         idem_due,
         pg_finfo_idem_due,

@@ -135,6 +135,7 @@ BEGIN
         -- A batch that a crash forgets is done again: nobody needs to wait for its flush.
         PERFORM pg_catalog.set_config('synchronous_commit', 'off', true);
         swept := @extschema@.idem_sweep(1000);
+        PERFORM @extschema@.idem_add_up_counts();
         COMMIT;
         EXIT WHEN swept.visited OPERATOR(pg_catalog.<) 1000;
     END LOOP;

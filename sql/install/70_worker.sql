@@ -42,6 +42,7 @@ BEGIN
     END IF;
     BEGIN
         swept := @extschema@.idem_sweep(max_rows);
+        PERFORM @extschema@.idem_add_up_counts();
     EXCEPTION WHEN OTHERS THEN
         failure := SQLSTATE || ': ' || SQLERRM;
         -- Said once, not at every visit.

@@ -12,6 +12,7 @@ use super::bind::find_own;
 use super::reserve;
 use crate::server::{self, Call, Changed, text_datum};
 use crate::store::compensation::{self, Link};
+use crate::store::count;
 use crate::store::history::{self, Report};
 use crate::store::ledger::{Entry, Ledger};
 use crate::store::policy;
@@ -115,6 +116,7 @@ fn begin(call: &Call, ledger: &Ledger, parent: &Entry, child_id: Uuid) -> Result
     let note = Some(text_datum(&child_id.to_string()));
     let report = Report { note, ..Report::default() };
     history::add_events(call, parent_id, parent.action.attempt, &["compensation"], report, now)?;
+    count::add(call, "compensations.created", 1)?;
     Ok(true)
 }
 

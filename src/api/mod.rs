@@ -11,6 +11,7 @@ pub mod hold;
 pub mod identity;
 pub mod inbox;
 pub mod library;
+pub mod metrics;
 pub mod outbox;
 pub mod policy;
 mod pull;

@@ -1,6 +1,7 @@
 //! idem_reserve
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,10 @@ use super::bind::refuse_foreign;
 use super::fingerprint::{digest, digest_argument};
 use super::hold::{explained, holding, refuse_when_off};
 use super::{Judged, seconds};
-use crate::server::{self, Call, Changed, Tick, Value};
+use crate::server::{self, Call, Changed, Count, Tick, Value};
 use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome, Texts, misnamed};
-use crate::store::{apply::apply, installation, open::OpenActions, policy};
+use crate::store::{apply::apply, count, installation, open::OpenActions, policy};
 use crate::{session, settings};
 
 /// Parameters by place.
@@ -86,6 +87,8 @@ struct Reserve<'a> {
     must_mark: bool,
     texts: Texts,
     patience: Patience,
+    /// The decision that was put into the result row last.
+    told: Cell<Option<Decision>>,
 }
 
 /// How long a call waits, and for what.
@@ -126,24 +129,26 @@ pub fn idem_reserve(call: &Call) -> Result<Datum> {
     refuse_when_off()?;
     let mut reserve = Reserve::read(call)?;
     let mut contested = false;
-    loop {
+    let row = loop {
         server::serve_interrupts();
         let budget = match reserve.look(&mut contested)? {
-            Look::Answered(row) => return Ok(row),
+            Look::Answered(row) => break row,
             Look::Again => continue,
             Look::Running(row) => {
                 let budget = reserve.patience.for_outcome;
                 match reserve.patience.wait(budget) {
                     true => continue,
-                    false => return Ok(row),
+                    false => break row,
                 }
             }
             Look::Twin => reserve.patience.for_twin,
         };
         if !reserve.patience.wait(budget) {
-            return reserve.answer(Decision::Pending, Some(TWIN_RETRY), None, None);
+            break reserve.answer(Decision::Pending, Some(TWIN_RETRY), None, None)?;
         }
-    }
+    };
+    reserve.count();
+    Ok(row)
 }
 
 impl<'a> Reserve<'a> {
@@ -214,6 +219,7 @@ impl<'a> Reserve<'a> {
                 for_outcome: if server::repeatable_read() { Duration::ZERO } else { wait },
                 pace: Tick::default(),
             },
+            told: Cell::new(None),
             action_type,
         })
     }
@@ -244,6 +250,9 @@ impl<'a> Reserve<'a> {
         let step = transition(None, &Event::Reserve(self.ask), Policies::same(&self.current), now)?;
         let Some(new) = &step.next else { return Ok(Look::Again) };
         if ledger.insert(self.action_id, new, &self.texts) {
+            if new.attempt > 0 {
+                count::grant(new);
+            }
             if let Some(place) = idem_rules::expiry::open(new, now) {
                 let open = OpenActions::open(self.call)?;
                 open.set(self.action_id, Some(place), self.texts.tenant, self.texts.action_type)?;
@@ -364,6 +373,19 @@ impl<'a> Reserve<'a> {
         Ok(())
     }
 
+    /// Counts what the caller was told, where it was not a grant: grants are counted where they are stored.
+    fn count(&self) {
+        match self.told.get() {
+            Some(Decision::Conflict) => {
+                server::count(Count::Conflicts);
+                server::remember_conflict(self.action_id, &self.action_type, server::clock());
+            }
+            None | Some(Decision::AwaitingApproval | Decision::Reconcile) => {}
+            Some(decision) if decision.is_granted() => {}
+            Some(_) => server::count(Count::DuplicatesSuppressed),
+        }
+    }
+
     fn log_conflict(&self, decision: Decision) {
         if decision == Decision::Conflict && session::may_log_conflict(&self.action_type, server::clock()) {
             let facts = format!("action_id {}, action type \"{}\"", self.action_id, self.action_type);
@@ -391,6 +413,7 @@ impl<'a> Reserve<'a> {
         action: Option<&Action>,
         entry: Option<&Entry>,
     ) -> Result<Datum> {
+        self.told.set(Some(decision));
         let now = server::clock();
         let action = action.filter(|_| decision != Decision::Conflict);
         let response_state = entry.and_then(|entry| action.and(entry.response_state(now)));

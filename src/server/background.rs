@@ -8,6 +8,7 @@ use pgrx::bgworkers::{
 };
 use pgrx::{IntoDatum, PgLwLock, Spi, pg_guard, pg_sys};
 
+use super::shared;
 use crate::{settings, worker};
 
 /// A database by its object id.
@@ -49,6 +50,7 @@ pub fn register_launcher() {
         return;
     }
     pgrx::pg_shmem_init!(SAID);
+    shared::request();
     BackgroundWorkerBuilder::new("pg_idem launcher")
         .set_type("pg_idem launcher")
         .set_library("pg_idem")
@@ -119,8 +121,10 @@ pub fn sleep(time: Duration) -> bool {
 
 /// The databases that can be visited, with their names.
 pub fn databases() -> Vec<(Database, String)> {
+    // Looked at before the catalog: a database that is counted and not there afterwards was dropped.
+    let counted = shared::databases();
     BackgroundWorker::transaction(|| {
-        let mut found = Vec::new();
+        let (mut found, mut all) = (Vec::new(), Vec::new());
         // SAFETY: as the autovacuum launcher does it: pg_database is shared and can be read without a database.
         // The scan is ended and the relation closed before the transaction ends.
         unsafe {
@@ -132,6 +136,7 @@ pub fn databases() -> Vec<(Database, String)> {
                     break;
                 }
                 let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>();
+                all.push((*form).oid.to_u32());
                 // A limit of -2 marks what an interrupted DROP DATABASE left.
                 if (*form).datallowconn && !(*form).datistemplate && (*form).datconnlimit != -2 {
                     let name = CStr::from_ptr((*form).datname.data.as_ptr());
@@ -141,6 +146,7 @@ pub fn databases() -> Vec<(Database, String)> {
             pg_sys::heap_endscan(scan);
             pg_sys::table_close(relation, pg_sys::AccessShareLock as i32);
         }
+        counted.iter().filter(|oid| !all.contains(oid)).for_each(|oid| shared::forget(*oid));
         found
     })
 }

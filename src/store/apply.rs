@@ -5,6 +5,7 @@ use idem_rules::error::Result;
 use idem_rules::expiry::open;
 use idem_rules::transition::Step;
 
+use super::count;
 use super::history::{self, Report};
 use super::ledger::{Entry, Ledger, Outcome};
 use super::open::OpenActions;
@@ -32,6 +33,10 @@ pub fn apply(
         let open_actions = OpenActions::open(call)?;
         open_actions.set(entry.action_id, place, entry.tenant(), entry.action_type_datum())?;
     }
+    if after.attempt > before.attempt {
+        count::grant(after);
+    }
+    count::outcome(call, entry.action_id, before, after, now)?;
     history::add_attempts(call, entry.action_id, &step.ended, now)?;
     history::add_events(call, entry.action_id, after.attempt, &step.events, report, now)?;
     Ok(Changed::Done)

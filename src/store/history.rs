@@ -111,6 +111,18 @@ pub fn attempt_with_fence(call: &Call, action_id: Uuid, fence: i64) -> Result<Op
     Ok(token)
 }
 
+/// When the last attempt that carried the action out ended.
+pub fn unknown_since(call: &Call, action_id: Uuid) -> Result<Option<Time>> {
+    let mut since = None;
+    Table::open(call, &ATTEMPTS)?.each(0, &of(action_id), |row| {
+        if !row.values.flag(5) {
+            since = row.values.time(7);
+        }
+        Ok(true)
+    })?;
+    Ok(since)
+}
+
 /// Writes down how attempts ended.
 pub fn add_attempts(call: &Call, action_id: Uuid, ended: &[Ended], now: Time) -> Result<()> {
     if ended.is_empty() {

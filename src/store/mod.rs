@@ -4,6 +4,7 @@ pub mod apply;
 pub mod bound;
 mod columns;
 pub mod compensation;
+pub mod count;
 pub mod cursor;
 pub mod history;
 pub mod hold;

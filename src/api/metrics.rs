@@ -1,0 +1,40 @@
+//! idem_live_counts, idem_flush_counts, idem_recent_conflicts: what stands in shared memory
+
+use std::borrow::Cow;
+
+use idem_rules::error::Result;
+use pgrx::pg_sys::Datum;
+
+use crate::server::{self, Call, Rows, Value};
+use crate::store::count;
+
+/// `idem_live_counts()`
+pub fn idem_live_counts(call: &Call) -> Result<Datum> {
+    let mut rows = Rows::begin(call)?;
+    for (name, count) in server::counted().into_iter().flatten() {
+        rows.add([Value::Text(Cow::Borrowed(name)), Value::Big(count as i64)])?;
+    }
+    Ok(rows.end())
+}
+
+/// `idem_flush_counts()`
+pub fn idem_flush_counts(call: &Call) -> Result<Datum> {
+    server::refuse_read_only(c"idem_flush_counts()");
+    let mut flushed = 0;
+    for (name, counted) in server::take_counted().into_iter().flatten() {
+        if counted > 0 {
+            count::add(call, name, counted as i64)?;
+            flushed += counted;
+        }
+    }
+    Ok(call.value(Value::Big(flushed as i64)))
+}
+
+/// `idem_recent_conflicts()`
+pub fn idem_recent_conflicts(call: &Call) -> Result<Datum> {
+    let mut rows = Rows::begin(call)?;
+    for (action_id, action_type, at) in server::remembered_conflicts() {
+        rows.add([Value::Uuid(action_id), Value::Text(Cow::Owned(action_type)), Value::Time(at)])?;
+    }
+    Ok(rows.end())
+}

@@ -1,0 +1,124 @@
+"""Numbers to watch, where the library is preloaded: counted in shared memory, written down by the worker."""
+
+import pytest
+
+from cluster import Cluster
+from sessions import commit, end, reserve, rows, together, value, wait_until
+
+LIVE = ("actions.started", "attempts.sent", "duplicate_requests_suppressed", "conflicting_key_reuse")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(settings={"fsync": False, "pg_idem.naptime": "100ms", "pg_idem.databases": "postgres,counted"},
+                 preload=True) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        yield cluster
+
+
+@pytest.fixture
+def conn(cluster):
+    with cluster.connect() as conn:
+        yield conn
+
+
+def metrics(conn):
+    return dict(rows(conn, "SELECT name, value FROM idem_metrics WHERE up_to_seconds IS NULL"))
+
+
+def more(conn, before):
+    return {name: value - before[name] for name, value in metrics(conn).items() if name in LIVE}
+
+
+def test_seeds_measurements(conn, key):
+    """Seed: each measurement has its name and counts what it says."""
+    before = metrics(conn)
+    assert all(before[name] is not None for name in LIVE)
+    got = reserve(conn, key)
+    for _ in range(3):
+        assert reserve(conn, key).decision == "pending"
+    end(conn, "idem_fail", got, proof="refused", retryable=True, retry_after_seconds=0)
+    again = reserve(conn, key)
+    assert again.attempt == 2
+    commit(conn, again)
+    for _ in range(5):
+        assert reserve(conn, key).decision == "replay"
+    for _ in range(2):
+        assert reserve(conn, key, request={"amount": 6}).decision == "conflict"
+    assert more(conn, before) == {"actions.started": 1, "attempts.sent": 2, "duplicate_requests_suppressed": 8,
+                                  "conflicting_key_reuse": 2}
+
+
+def test_a_caller_who_waits_is_counted_once(conn, key):
+    """However often it looks."""
+    reserve(conn, key)
+    before = metrics(conn)
+    assert reserve(conn, key, wait_seconds=0.3).decision == "pending"
+    assert more(conn, before)["duplicate_requests_suppressed"] == 1
+
+
+def test_what_pull_workers_are_given_is_counted(conn, key):
+    got = reserve(conn, key, store_request=True)
+    end(conn, "idem_fail", got, proof="refused", retryable=True, retry_after_seconds=0)
+    before = metrics(conn)
+    assert len(rows(conn, "SELECT * FROM idem_due(1)")) == 1
+    assert more(conn, before) == {"actions.started": 0, "attempts.sent": 1, "duplicate_requests_suppressed": 0,
+                                  "conflicting_key_reuse": 0}
+
+
+def test_the_worker_writes_down_what_was_counted(conn, key):
+    """And nothing is counted twice while it does."""
+    before = metrics(conn)
+    reserve(conn, key)
+    wait_until(lambda: value(conn, "SELECT coalesce(sum(value), 0) FROM idem_live_counts()") == 0)
+    assert value(conn, "SELECT sum(value) FROM idem_counted WHERE name = 'actions.started'") >= 1
+    assert more(conn, before)["actions.started"] == 1
+
+
+def test_many_sessions_lose_no_count(cluster, conn, key):
+    """One atomic increment each, from eight sessions at once, the worker writing down meanwhile."""
+    commit(conn, reserve(conn, key))
+    before = metrics(conn)
+    sessions = [cluster.connect() for _ in range(8)]
+    together(*(lambda conn=conn: [reserve(conn, key) for _ in range(250)] for conn in sessions))
+    for session in sessions:
+        session.close()
+    assert more(conn, before)["duplicate_requests_suppressed"] == 2000
+
+
+def test_databases_are_counted_apart(cluster, conn, key):
+    cluster.createdb("counted")
+    cluster.psql("CREATE EXTENSION pg_idem", dbname="counted")
+    before = metrics(conn)
+    with cluster.connect(dbname="counted") as other:
+        reserve(other, key)
+        reserve(other, key, request={"amount": 6})
+        assert metrics(other)["actions.started"] == 1
+        assert len(rows(other, "SELECT * FROM idem_conflicts")) == 1
+    assert more(conn, before)["actions.started"] == 0
+    cluster.psql("DROP DATABASE counted")
+
+
+def test_conflicts_are_remembered_without_payload_and_without_end(conn, key):
+    """A bounded ring: the last ones, by action and type; a hammering client takes no more room."""
+    got = reserve(conn, key)
+    for n in range(600):
+        reserve(conn, key, request={"secret": n})
+    seen = rows(conn, "SELECT * FROM idem_conflicts")
+    assert len(seen) == 512 and {met.action_id for met in seen} == {got.action_id}
+    assert {met.action_type for met in seen} == {"default"}
+    assert seen[0]._fields == ("action_id", "action_type", "at")
+    reserve(conn, key + "é", action_type="é" * 100)
+    assert reserve(conn, key + "é", action_type="é" * 99, request={}).decision == "conflict"
+    assert "é" * 50 in {met.action_type for met in rows(conn, "SELECT * FROM idem_conflicts")}
+
+
+def test_without_preload_the_rest_is_counted(connect_fresh, key):
+    """NULL is said, not 0, about what nobody counts; the exact ones count all the same."""
+    conn = connect_fresh()
+    got = reserve(conn, key)
+    end(conn, "idem_mark_unknown", got)
+    reserve(conn, key, request={"amount": 6})
+    assert {name: value for name, value in metrics(conn).items() if name in LIVE} == dict.fromkeys(LIVE)
+    assert metrics(conn)["actions.unknown"] == 1
+    assert rows(conn, "SELECT * FROM idem_conflicts") == [] and value(conn, "SELECT idem_flush_counts()") == 0

@@ -8,7 +8,7 @@
 #   make lint            formatting, clippy, the install script, licences of dependencies
 #   make bench           the benchmark
 #   make versions        the SQL suite and the races on PostgreSQL 16 and 18
-#   make crash           500 rounds of killing each of postmaster, backends and clients under load (ROUNDS=…)
+#   make crash           500 rounds of killing each of postmaster, primary, backends and clients under load (ROUNDS=…)
 #   make freeze          keep the install script of this version in sql/released
 #   make mutants         break each rule once and see that a test notices
 #
@@ -131,7 +131,7 @@ versions: setup
 ROUNDS = 500
 crash: setup
 	@$(MAKE) --no-print-directory install
-	@for kill in postmaster backend client; do \
+	@for kill in postmaster primary backend client; do \
 		$(VENV)/bin/python tests/crash/run.py --kill $$kill --rounds $(ROUNDS) || exit 1; done
 
 mutants: setup

@@ -1,6 +1,6 @@
-"""Rounds of work and SIGKILL: the postmaster, single backends or the clients. See the package's docstring.
+"""Rounds of work and SIGKILL: the postmaster, a primary that has a synchronous standby, single backends or the clients.
 
-    python tests/crash/run.py --rounds 500 [--kill postmaster|backend|client] [--seed 7]
+    python tests/crash/run.py --rounds 500 [--kill postmaster|primary|backend|client] [--seed 7]
 
 A round works until at least 100 calls are acknowledged, kills at a random moment with at least 5 calls in flight, has
 the server recover, and checks; both counts are printed. A round that was too quiet in the end is not counted.
@@ -24,6 +24,7 @@ from cluster import Cluster  # noqa: E402  (found through the line above)
 from crash.checker import Checker  # noqa: E402
 from crash.clients import KINDS, SETUP  # noqa: E402
 from crash.shared import DRAIN, END, PAUSE, RUN, Shared  # noqa: E402
+import standby  # noqa: E402
 
 CLIENTS = 8
 ACKNOWLEDGED, IN_FLIGHT = 100, 5  # what a round needs at least
@@ -32,7 +33,7 @@ LAZY = {0: "on", 1: "off", 2: "mixed"}
 SETTINGS = {
     "pg_idem.databases": "*", "pg_idem.naptime": "50ms", "log_error_verbosity": "verbose",
     # Nothing is flushed that nobody asked to have flushed, so that a crash takes as much as it can.
-    "wal_writer_delay": "10s", "wal_writer_flush_after": 0, "max_connections": 40,
+    "wal_writer_delay": "10s", "wal_writer_flush_after": 0, "max_connections": 40, **standby.SETTINGS,
 }
 
 
@@ -56,36 +57,41 @@ class Crash:
         self.shared = Shared(CLIENTS)
         self.checker = Checker(self.directory)
         self.pids, self.born = {}, 0
+        self.cluster, self.standby = Cluster(settings=SETTINGS), None
 
     def run(self, rounds):
         counted, short, seen = 0, 0, []
-        with Cluster(settings=SETTINGS) as self.cluster:
-            try:
-                self.cluster.psql(self.setup)
-                self.cluster.stop("fast")
-                self.cluster.start()
-                for n in range(CLIENTS):
-                    self.bear(n)
-                while counted < rounds and not self.checker.violations:
-                    acknowledged, in_flight = self.round(counted + short)
-                    if in_flight < IN_FLIGHT or acknowledged < ACKNOWLEDGED:
-                        short += 1
-                        if short > 2 * rounds + 5:
-                            self.checker.say("too few calls are in flight when something is killed")
-                        continue
-                    counted += 1
-                    seen.append((acknowledged, in_flight))
-                self.drain()
-            finally:
-                self.bury()
-                shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            self.cluster.start()
+            self.cluster.psql(self.setup)
+            for n in range(CLIENTS):
+                self.bear(n)
+            while counted < rounds and not self.checker.violations:
+                acknowledged, in_flight = self.round(counted + short)
+                if in_flight < IN_FLIGHT or acknowledged < ACKNOWLEDGED:
+                    short += 1
+                    if short > 2 * rounds + 5:
+                        self.checker.say("too few calls are in flight when something is killed")
+                    continue
+                counted += 1
+                seen.append((acknowledged, in_flight))
+            self.drain()
+        finally:
+            self.bury()
+            for cluster in filter(None, (self.standby, self.cluster)):
+                cluster.close()
+            shutil.rmtree(self.directory, ignore_errors=True)
         return Result(counted, short, min((f for _, f in seen), default=0), min((a for a, _ in seen), default=0),
                       len(self.checker.committed), len(self.checker.forgotten), self.checker.violations)
 
     # A round
 
     def round(self, number):
-        lazy = number % len(LAZY)
+        # What is not flushed is not sent to a standby either.
+        lazy = 0 if self.kill == "primary" else number % len(LAZY)
+        if self.kill == "primary":
+            self.standby = standby.standby_of(self.cluster)
+            standby.synchronise(self.cluster)
         before = self.counts()
         self.shared.command(RUN, self.cluster.port, lazy)
         self.wait(lambda: self.counts()[0] - before[0] >= ACKNOWLEDGED, "the clients do not get on")
@@ -98,6 +104,8 @@ class Crash:
         began = time.monotonic()
         if self.kill == "postmaster":
             self.cluster.start()
+        elif self.kill == "primary":
+            self.fail_over()
         took = time.monotonic() - began
         self.tamper()
         open_now = self.look()
@@ -110,6 +118,13 @@ class Crash:
         self.cluster.kill9()
         self.shared.command(PAUSE)
         return 0
+
+    kill_primary = kill_postmaster
+
+    def fail_over(self):
+        self.cluster.close()
+        self.cluster, self.standby = self.standby, None
+        standby.promote(self.cluster)
 
     def kill_backend(self):
         """One backend dies, so the postmaster ends all the others and recovers."""
@@ -180,7 +195,7 @@ class Crash:
             status = 1
             try:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
-                self.kind(n, name, self.shared, self.directory, f"host={self.cluster.dir} user=postgres dbname=postgres").run()
+                self.kind(n, name, self.shared, self.directory, "host=127.0.0.1 user=postgres dbname=postgres").run()
                 status = 0
             finally:
                 # Not sys.exit: what the parent would do at its end is not for this copy of it.
@@ -212,7 +227,7 @@ class Crash:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--kill", choices=("postmaster", "backend", "client"), default="postmaster")
+    parser.add_argument("--kill", choices=("postmaster", "primary", "backend", "client"), default="postmaster")
     parser.add_argument("--clients", choices=KINDS, default="Client", help="how well they are written")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--setup", default="", help="SQL to run before the first round")

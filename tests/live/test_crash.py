@@ -1,4 +1,5 @@
-"""Nothing is lost when the postmaster, a backend or the clients are killed under load; and the checker can tell.
+"""Nothing is lost when the postmaster, a backend or the clients are killed under load, or a primary whose synchronous
+standby takes over; and the checker can tell.
 
 The machinery is tests/crash; `make crash` runs 500 rounds of each.
 """
@@ -19,7 +20,7 @@ def crash(*arguments):
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("kill, rounds", [("postmaster", 20), ("backend", 8), ("client", 8)])
+@pytest.mark.parametrize("kill, rounds", [("postmaster", 20), ("primary", 3), ("backend", 8), ("client", 8)])
 def test_no_promise_is_broken(capsys, kill, rounds):
     """Journals, provider, business rows and ledger agree after each round; in the end nothing is open."""
     status, said = crash("--kill", kill, "--rounds", str(rounds))

@@ -21,8 +21,8 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 command -v cargo >/dev/null || die "no cargo on the PATH: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"
 
 # libclang reads the server's headers for the bindings and cc compiles their C part; pgbouncer is for the
-# tests that go through a pooler.
-packages=(ca-certificates gcc libc6-dev libclang-dev pgbouncer python3 python3-venv)
+# tests that go through a pooler, libfaketime for those of a clock that jumps.
+packages=(ca-certificates gcc libc6-dev libclang-dev libfaketime pgbouncer python3 python3-venv)
 # A server from elsewhere brings its own headers.
 case $PG_CONFIG in
     /usr/lib/postgresql/*) packages+=("postgresql-$PG" "postgresql-server-dev-$PG") ;;

@@ -236,6 +236,7 @@ mod functions {
         []
     );
     sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);
+    sql_function!(idem_sweep_lapses, pg_finfo_idem_sweep_lapses, sweep::idem_sweep_lapses, ["max_rows"]);
     sql_function!(
         idem_register_outbox,
         pg_finfo_idem_register_outbox,

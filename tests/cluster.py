@@ -33,14 +33,17 @@ class Cluster:
     pg_config   the server to use (default: the variable PG_CONFIG, else `pg_config` on the PATH)
     settings    lines for postgresql.conf; True and False become on and off
     preload     whether shared_preload_libraries names pg_idem
+    initdb      further arguments of initdb; the last of two for one thing counts
     """
 
-    def __init__(self, pg_config=None, settings=None, preload=True):
+    def __init__(self, pg_config=None, settings=None, preload=True, initdb=()):
         self.pg_config = pg_config or os.environ.get("PG_CONFIG", "pg_config")
         self.bindir = Path(_output([self.pg_config, "--bindir"]))
         self.dir = Path(tempfile.mkdtemp(prefix="pg_idem-", dir="/tmp"))
         self.data = self.dir / "data"
         self.port = None
+        # A test may add to it before the start.
+        self.server_env = _server_env()
         self._server = None
         # For callers without a `with`, and for those that are interrupted before they reach one.
         atexit.register(self.close)
@@ -48,7 +51,7 @@ class Cluster:
             shutil.chown(self.dir, SUPERUSER, SUPERUSER)
         subprocess.run(
             [self.bindir / "initdb", "--pgdata", self.data, "--username", SUPERUSER, "--auth", "trust",
-             "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"],
+             "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync", *initdb],
             check=True, cwd=self.dir, stdout=subprocess.DEVNULL, env=_server_env(), **_owner())
         # Not in postgresql.auto.conf, so that a test's ALTER SYSTEM has the last word.
         self._configure({
@@ -73,7 +76,7 @@ class Cluster:
             with open(self.dir / "log", "a") as log:
                 self._server = subprocess.Popen(
                     [self.bindir / "postgres", "-D", self.data], cwd=self.dir, stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=log, start_new_session=True, env=_server_env(), **_owner())
+                    stderr=log, start_new_session=True, env=self.server_env, **_owner())
             if self._wait_until_ready():
                 return self
             if attempt == 2 or "Address already in use" not in self.log():

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 
@@ -14,7 +15,10 @@ class ServerTree:
     extension    the copy's directory of control files and scripts
     """
 
-    def __init__(self, directory, pg_config=None):
+    def __init__(self, pg_config=None):
+        # Not where pytest keeps its files: the server's user has to get there.
+        self.directory = directory = tempfile.mkdtemp(prefix="pg_idem-server-", dir="/tmp")
+        os.chmod(directory, 0o755)
         def ask(program, what):
             return Path(subprocess.run([program, what], check=True, text=True, capture_output=True).stdout.strip())
         original = pg_config or os.environ.get("PG_CONFIG", "pg_config")
@@ -36,3 +40,6 @@ class ServerTree:
     def set_default_version(self, version):
         control = re.sub("default_version = '.*'", f"default_version = '{version}'", self.control())
         (self.extension / "pg_idem.control").write_text(control)
+
+    def close(self):
+        shutil.rmtree(self.directory)

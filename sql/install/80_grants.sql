@@ -18,7 +18,7 @@ BEGIN
         WHEN 'reconcile' THEN ARRAY['FUNCTION idem_reconcile_next', 'FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep', 'FUNCTION idem_add_up_counts',
-            'PROCEDURE idem_sweep_all', 'FUNCTION idem_decide', 'FUNCTION idem_reopen', 'FUNCTION idem_compensate',
+            'PROCEDURE idem_sweep_all', 'FUNCTION idem_acknowledge_clock', 'FUNCTION idem_decide', 'FUNCTION idem_reopen', 'FUNCTION idem_compensate',
             'FUNCTION idem_hold', 'FUNCTION idem_unhold', 'FUNCTION idem_bind_tenant', 'FUNCTION idem_unbind_tenant',
             'FUNCTION idem_after_restore', 'FUNCTION idem_create_outbox', 'FUNCTION idem_make_outbox', 'FUNCTION idem_register_outbox']
         WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_sees_tenant', 'FUNCTION idem_preloaded', 'FUNCTION idem_when_unknown', 'TABLE idem_policy', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',

@@ -26,7 +26,7 @@ PAGES = sorted(ROOT.glob("*.md"))
 # Functions of the extension that nobody calls; they serve its views and functions. So do all trigger functions.
 INTERNAL = {"idem_live_counts", "idem_recent_conflicts", "idem_flush_counts", "idem_add_up_counts",
             "idem_capability", "idem_check_capabilities", "idem_check_library", "idem_has_capability",
-            "idem_library_version", "idem_microseconds", "idem_when_unknown",
+            "idem_library_version", "idem_microseconds", "idem_sweep_lapses", "idem_when_unknown",
             "idem_make_outbox", "idem_preloaded", "idem_register_outbox", "idem_sees_tenant", "idem_state_word", "idem_visit"}
 
 

@@ -25,12 +25,10 @@ MADE_UP = "0.0.9"
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("server")
-    for place in (directory, *directory.parents[:3]):
-        if place.owner() == "root" and place != Path("/tmp"):
-            place.chmod(0o755)
-    return ServerTree(directory)
+def tree():
+    tree = ServerTree()
+    yield tree
+    tree.close()
 
 
 @pytest.fixture(scope="module")

@@ -142,6 +142,8 @@ pub struct Action {
     pub reconcile_lease_expires_at: Option<Time>,
     /// proposed: when the proposal lapses; later: when the approval does.
     pub approval_expires_at: Option<Time>,
+    /// Version of the type's policy that the approval is for; `None` before one was given.
+    pub approval_policy_version: Option<i32>,
     /// Attempts that do not count: released ones, and all those before a reopening.
     pub forgiven: i32,
     /// What else is true of the action.
@@ -179,10 +181,12 @@ pub struct Flags {
     pub needs_compensation: bool,
     /// A message that has not left yet carries the action: only its relay starts it.
     pub carried: bool,
+    /// The last attempt itself said that its outcome is unknown.
+    pub said_unknown: bool,
 }
 
 impl Flags {
-    const fn bits(self) -> [bool; 11] {
+    const fn bits(self) -> [bool; 12] {
         [
             self.open_before,
             self.own_closed,
@@ -195,6 +199,7 @@ impl Flags {
             self.withdrawn,
             self.needs_compensation,
             self.carried,
+            self.said_unknown,
         ]
     }
 
@@ -220,6 +225,7 @@ impl Flags {
             withdrawn: bit(bits, 8),
             needs_compensation: bit(bits, 9),
             carried: bit(bits, 10),
+            said_unknown: bit(bits, 11),
         }
     }
 }
@@ -251,6 +257,7 @@ impl Action {
             reconcile_id: None,
             reconcile_lease_expires_at: None,
             approval_expires_at: None,
+            approval_policy_version: None,
             forgiven: 0,
             flags: Flags::default(),
             resource_id: None,
@@ -319,10 +326,10 @@ mod tests {
 
     #[test]
     fn flags_round_trip_bit_by_bit() {
-        for n in 0..11 {
+        for n in 0..12 {
             assert_eq!(Flags::from_bits(1 << n).to_bits(), 1 << n);
         }
-        assert_eq!(Flags::from_bits(0b111_1111_1111).to_bits(), 0b111_1111_1111);
-        assert_eq!(Flags::from_bits(1 << 11), Flags::default());
+        assert_eq!(Flags::from_bits(0b1111_1111_1111).to_bits(), 0b1111_1111_1111);
+        assert_eq!(Flags::from_bits(1 << 12), Flags::default());
     }
 }

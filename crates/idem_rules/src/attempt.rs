@@ -1,12 +1,13 @@
 //! How an attempt ends: commit, mark_unknown, fail, renew, release; and its last gate, dispatch.
 
 use crate::action::{Action, Flags, Span, State, Time};
+use crate::approval::{Approval, approval, never_again};
 use crate::error::{Code, Error, Result};
 use crate::expiry::end;
-use crate::lease::{ended, is_dispatched, reconciler_ended, to_unknown, window_end};
+use crate::lease::{ended, is_dispatched, may_repeat, reconciler_ended, to_unknown, window_end};
 use crate::policy::{Policies, Policy};
 use crate::reconcile::evidence_kept;
-use crate::reserve::{approval_holds, held};
+use crate::reserve::held;
 use crate::transition::{Answer, Caller, Commit, Fail, Proof, Standing, Step};
 
 /// The history's word for a commit by an attempt that should have marked its dispatch and did not.
@@ -72,15 +73,17 @@ pub(crate) fn mark_unknown(action: &Action, caller: Caller, policies: Policies, 
         (State::Started, Standing::Current) => {
             // Saying that it may have happened is as good as the mark that it was sent.
             let marked = Action { dispatched_at: action.dispatched_at.or(Some(now)), ..action.clone() };
-            let next = to_unknown(&marked, now, policies);
+            let mut next = to_unknown(&marked, now, policies);
+            next.flags.said_unknown = true;
             Ok(Step::to(next, Answer::State(State::Unknown)).ended(ended(action, "unknown")).event("unknown"))
         }
         // Its lease ran out before it could say so. That it may have been sent counts all the same, and what was
         // looked for until now was looked for too early.
-        (State::Unknown, Standing::Current) if action.dispatched_at.is_none() && !action.flags.own_closed => {
-            let flags = Flags { open_dispatched: true, ever_dispatched: true, ..action.flags };
+        (State::Unknown, Standing::Current) if !action.flags.said_unknown && !action.flags.own_closed => {
+            let flags =
+                Flags { open_dispatched: true, ever_dispatched: true, said_unknown: true, ..action.flags };
             let next = Action {
-                dispatched_at: Some(now),
+                dispatched_at: action.dispatched_at.or(Some(now)),
                 settle_from: action.settle_from.max(Some(now)),
                 probes: 0,
                 probed_at: None,
@@ -109,7 +112,9 @@ pub(crate) fn fail(action: &Action, fail: &Fail, policies: Policies, now: Time) 
             return Ok(Step::unchanged(Answer::State(State::Unknown)));
         }
         State::Unknown => {}
-        State::Retryable | State::Failed => return Ok(Step::unchanged(Answer::State(action.state))),
+        State::Retryable | State::Failed | State::Rejected => {
+            return Ok(Step::unchanged(Answer::State(action.state)));
+        }
         _ => return Err(refused(action, standing, "failed")),
     }
     let granted = policies.granted;
@@ -124,22 +129,31 @@ pub(crate) fn fail(action: &Action, fail: &Fail, policies: Policies, now: Time) 
     // provider was asked at all stays on record.
     let sent = fail.proof == Proof::Refused && is_dispatched(action, granted);
     let flags = Flags { ever_dispatched: action.flags.ever_dispatched || sent, ..action.flags };
+    let wait = fail.retry_after.unwrap_or_else(|| granted.backoff(action.counted_attempts(), fail.random));
     if action.flags.open_before || action.flags.positive_evidence {
-        return Ok(still_unknown(&Action { flags, ..action.clone() }, action, policies, now));
+        let mut step = still_unknown(&Action { flags, ..action.clone() }, action, policies, now);
+        // Whoever repeats it waits as after any failure; whoever looks it up need not.
+        let repeats =
+            |next: &Action| may_repeat(next, granted.lease, policies, now) && !next.flags.positive_evidence;
+        step.next = step.next.map(|next| match repeats(&next) {
+            true => Action { due_at: Some(now.saturating_add(wait)), ..next },
+            false => next,
+        });
+        return Ok(step);
+    }
+    let mut settled = Action { flags: closed(flags), ..action.clone() };
+    if fail.new_provider_key {
+        settled.generation = settled.generation.saturating_add(1);
+        settled.generation_granted_at = None;
     }
     let attempts_left = action.counted_attempts() < granted.max_attempts;
-    if !fail.retryable || !attempts_left {
-        let next = end(&Action { flags: closed(flags), ..action.clone() }, State::Failed, granted, now);
-        return Ok(Step::to(next, Answer::State(State::Failed))
-            .ended(ended(action, "failed"))
-            .event("failed"));
+    if !fail.retryable || !attempts_left || action.flags.withdrawn {
+        let state =
+            if fail.retryable && action.flags.withdrawn { never_again(&settled) } else { State::Failed };
+        let next = end(&settled, state, granted, now);
+        return Ok(Step::to(next, Answer::State(state)).ended(ended(action, "failed")).event(state.word()));
     }
-    let wait = fail.retry_after.unwrap_or_else(|| granted.backoff(action.counted_attempts(), fail.random));
-    let mut next = to_retryable(&Action { flags: closed(flags), ..action.clone() }, now.saturating_add(wait));
-    if fail.new_provider_key {
-        next.generation = next.generation.saturating_add(1);
-        next.generation_granted_at = None;
-    }
+    let next = to_retryable(&settled, now.saturating_add(wait));
     let step = Step::to(next, Answer::State(State::Retryable));
     Ok(step.ended(ended(action, "retryable")).event("retryable"))
 }
@@ -212,6 +226,13 @@ pub(crate) fn renew(
                 until = until.min(last_moment(action, policies).unwrap_or(until));
             }
             let until = action.lease_expires_at.map_or(until, |present| present.max(until));
+            if until <= now {
+                return Err(Error::new(
+                    Code::TooLate,
+                    "the provider no longer has to know the key: no more time for this attempt",
+                )
+                .hint("Do not send. Say idem_mark_unknown if it may have been sent."));
+            }
             let next = Action { lease_expires_at: Some(until), ..action.clone() };
             Ok(Step::to(next, Answer::Lease(until)))
         }
@@ -236,7 +257,9 @@ pub(crate) fn release(action: &Action, caller: Caller, policies: Policies, now: 
     let standing = caller.standing(action);
     match (action.state, standing) {
         (State::Started, Standing::Current) => {}
-        (State::Retryable, Standing::Current) => return Ok(Step::unchanged(Answer::State(State::Retryable))),
+        (State::Retryable | State::Rejected, Standing::Current) => {
+            return Ok(Step::unchanged(Answer::State(action.state)));
+        }
         (State::Unknown, Standing::Current) if action.flags.own_closed => {
             return Ok(Step::unchanged(Answer::State(State::Unknown)));
         }
@@ -252,8 +275,13 @@ pub(crate) fn release(action: &Action, caller: Caller, policies: Policies, now: 
         step.ended = ended(action, "released").into_iter().collect();
         return Ok(step);
     }
-    let next = to_retryable(&Action { flags: closed(action.flags), ..uncounted }, now);
-    let step = Step::to(next, Answer::State(State::Retryable));
+    let settled = Action { flags: closed(action.flags), ..uncounted };
+    let next = match action.flags.withdrawn {
+        true => end(&settled, never_again(&settled), policies.granted, now),
+        false => to_retryable(&settled, now),
+    };
+    let state = next.state;
+    let step = Step::to(next, Answer::State(state));
     Ok(step.ended(ended(action, "released")).event("released"))
 }
 
@@ -279,9 +307,15 @@ pub(crate) fn dispatch(
     if !action.lease_alive(now) {
         return too_late("the attempt's lease is over");
     }
-    if !approval_holds(action, policies, now) {
-        return Err(Error::new(Code::NotApproved, "the action's approval was withdrawn or has lapsed")
-            .hint("Do not send. Release the attempt and ask for a new approval."));
+    let not_approved = match approval(action, policies.granted, policies, now) {
+        Approval::Valid => None,
+        Approval::Withdrawn => Some("the action's approval was withdrawn, or the action cancelled"),
+        Approval::Lapsed => Some("the action's approval has lapsed"),
+        Approval::Missing => Some("the action is not approved under the policy it was granted under"),
+    };
+    if let Some(message) = not_approved {
+        return Err(Error::new(Code::NotApproved, message)
+            .hint("Do not send. Release the attempt; it takes a new approval to start another one."));
     }
     if action.flags.discrepancy {
         return Err(discrepancy());

@@ -10,6 +10,8 @@ use crate::error::{Code, Error, Result};
 pub enum Event<'a> {
     /// A caller asks for the action.
     Reserve(Ask),
+    /// A caller puts the action forward for approval and does not want to start it.
+    Propose(Ask),
     /// The effect happened.
     Commit(Commit<'a>),
     /// The caller cannot tell whether the effect happened. `counts_as_mark`: the fact that it was sent.
@@ -57,8 +59,10 @@ pub enum Event<'a> {
     Approve(Approve<'a>),
     /// A person refuses.
     Reject,
-    /// The approval is withdrawn, or the action cancelled.
+    /// The approval is withdrawn.
     Withdraw,
+    /// The action is cancelled by those who asked for it.
+    Cancel,
 }
 
 /// A caller asking for an action.
@@ -274,6 +278,19 @@ pub struct Approve<'a> {
     pub policy_version: Option<i32>,
     /// How long it holds; `None` takes the type's.
     pub valid: Option<Span>,
-    /// The approver is the proposer, by the type's measure.
-    pub same_person: bool,
+    /// Who proposed the action; `None` when nobody is on record.
+    pub proposer: Option<Person<'a>>,
+    /// Who approves it.
+    pub approver: Person<'a>,
+}
+
+/// A person at the database's door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Person<'a> {
+    /// The role that called the outermost function.
+    pub role: &'a str,
+    /// The role that logged in.
+    pub session_role: &'a str,
+    /// The name given in the call.
+    pub name: Option<&'a str>,
 }

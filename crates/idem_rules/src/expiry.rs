@@ -2,9 +2,9 @@
 
 use crate::action::{Action, DAY, Flags, Span, State, Time};
 use crate::error::Result;
-use crate::lease::lapse;
+use crate::lease::{ever_dispatched, lapse};
 use crate::policy::{Policies, Policy};
-use crate::reserve::approval_holds;
+use crate::reserve::rejected;
 use crate::transition::{Answer, Step};
 
 /// The scrubbing cursor passes a row this long after its `visit_at`.
@@ -43,13 +43,17 @@ pub(crate) fn end(action: &Action, state: State, granted: &Policy, now: Time) ->
 pub(crate) fn visit(action: &Action, open_children: bool, policies: Policies, now: Time) -> Result<Step> {
     let granted = policies.granted;
     match action.state {
+        State::Started
+            if !action.lease_alive(now) && action.flags.withdrawn && !ever_dispatched(action, granted) =>
+        {
+            let step = rejected(action, policies, now, "withdrawn");
+            Ok(Step { answer: Answer::State(State::Rejected), ..step })
+        }
         State::Started if !action.lease_alive(now) => {
             let (next, ended) = lapse(action, policies, now);
             Ok(Step::to(next, Answer::State(State::Unknown)).ended(ended).event("lapsed"))
         }
-        State::Proposed | State::Approved
-            if !approval_holds(action, policies, now) || lapsed(action, now) =>
-        {
+        State::Proposed | State::Approved if lapsed(action, now) => {
             let next = end(action, State::Rejected, granted, now);
             Ok(Step::to(next, Answer::State(State::Rejected)).event("lapsed"))
         }

@@ -74,6 +74,7 @@ pub fn grant(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
         flags: Flags {
             open_before: open && (action.flags.open_before || !action.flags.own_closed),
             own_closed: false,
+            said_unknown: false,
             open_dispatched: any_dispatched(action, policies.granted),
             ever_dispatched: ever_dispatched(action, policies.granted),
             ..action.flags

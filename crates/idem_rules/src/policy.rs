@@ -65,6 +65,28 @@ pub enum Effect {
     Unsaid,
 }
 
+/// How proposer and approver have to be apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distinct {
+    /// By role: neither the role that called nor the one that logged in is the same.
+    Role,
+    /// By the names given for them.
+    Name,
+    /// They need not be.
+    None,
+}
+
+impl Distinct {
+    /// What stands behind a word; anything but the known words is the strictest.
+    pub fn from_word(word: &str) -> Distinct {
+        match word {
+            "name" => Distinct::Name,
+            "none" => Distinct::None,
+            _ => Distinct::Role,
+        }
+    }
+}
+
 /// The policy of one version of one action type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -92,6 +114,8 @@ pub struct Policy {
     pub requires_approval: bool,
     /// How long a proposal or an approval holds.
     pub approval_ttl: Span,
+    /// How proposer and approver have to be apart.
+    pub distinct_approver: Distinct,
     /// An attempt marks the moment before its effect may leave the building.
     pub marks_dispatch: bool,
     /// For how long the provider recognises a repeated key.
@@ -121,6 +145,7 @@ impl Policy {
         backoff_cap: 300 * SECOND,
         requires_approval: false,
         approval_ttl: 3600 * SECOND,
+        distinct_approver: Distinct::Role,
         marks_dispatch: false,
         provider_key_window: 0,
         settle_delay: 60 * SECOND,
@@ -129,15 +154,23 @@ impl Policy {
         resolve_deadline: DAY,
     };
 
+    /// Refuses a lease that nobody can have. Errors: 22023 when it is not positive.
+    pub fn check_lease(asked: Option<Span>) -> Result<()> {
+        match asked {
+            Some(lease) if lease <= 0 => {
+                Err(Error::new(Code::InvalidParameter, "lease_seconds must be greater than zero"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The lease an attempt gets that asked for `asked`.
     ///
     /// Errors: 22023 when it is not positive or longer than the type's `max_lease`.
     pub fn lease_for(&self, asked: Option<Span>) -> Result<Span> {
+        Policy::check_lease(asked)?;
         match asked {
             None => Ok(self.lease),
-            Some(lease) if lease <= 0 => {
-                Err(Error::new(Code::InvalidParameter, "lease_seconds must be greater than zero"))
-            }
             Some(lease) if lease > self.max_lease => Err(Error::new(
                 Code::InvalidParameter,
                 format!("lease_seconds is longer than the action type allows ({} s)", self.max_lease / SECOND),

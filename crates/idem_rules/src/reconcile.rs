@@ -1,7 +1,7 @@
 //! Finding out what an earlier attempt did: evidence, probes, escalation, a person's decision.
 
 use crate::action::{Action, Flags, Span, State, Time};
-use crate::approval::anew;
+use crate::approval::{anew, never_again};
 use crate::attempt::{closed, differs, discrepancy, refused, to_retryable};
 use crate::error::{Code, Error, Result};
 use crate::expiry::end;
@@ -68,7 +68,7 @@ pub(crate) fn resolve(action: &Action, resolve: &Resolve, policies: Policies, no
     match action.state {
         State::Unknown => {}
         // The same report again, after it was the one that counted.
-        State::Retryable | State::Failed if resolve.finding == Finding::NotApplied => {
+        State::Retryable | State::Failed | State::Rejected if resolve.finding == Finding::NotApplied => {
             return Ok(Step::unchanged(Answer::State(action.state)));
         }
         _ => return Err(refused(action, Standing::Current, "resolved")),
@@ -129,6 +129,10 @@ fn not_applied(action: &Action, resolve: &Resolve, policies: Policies, now: Time
     }
     let disproved = Action { flags: closed(action.flags), probes, probed_at: Some(now), ..action.clone() };
     let attempts_left = action.counted_attempts() < policies.current.max_attempts;
+    if action.flags.withdrawn {
+        let state = never_again(&disproved);
+        return Step::to(end(&disproved, state, granted, now), Answer::State(state));
+    }
     if attempts_left && repeats_after_disproof(policies) {
         return Step::to(to_retryable(&disproved, now), Answer::State(State::Retryable));
     }
@@ -201,7 +205,8 @@ pub(crate) fn decide(action: &Action, decide: &Decide, policies: Policies, now: 
             next
         }
         Verdict::NotApplied => end(&base, State::Failed, policies.granted, now),
-        // Whoever decides does not approve: only an attempt's own approval goes on.
+        // Whoever decides does not approve: only an attempt's own approval goes on, and not one that was withdrawn.
+        Verdict::Retry if action.flags.withdrawn => anew(&base, policies, now),
         Verdict::Retry => match action.state {
             State::Started | State::Unknown | State::Retryable => again(&base, now),
             _ => anew(&base, policies, now),

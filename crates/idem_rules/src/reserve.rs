@@ -1,17 +1,19 @@
 //! What a caller of idem_reserve is told: the decision table, read top-down, the fingerprint first.
 
 use crate::action::{Action, Flags, Span, State, Time};
+use crate::approval::{Approval, approval};
+use crate::attempt::closed;
 use crate::error::{Code, Error, Result};
 use crate::expiry::end;
-use crate::lease::{ever_dispatched, grant, lapse, may_repeat, next_fence, reconciler_ended};
+use crate::lease::{ended, ever_dispatched, grant, lapse, may_repeat, next_fence, reconciler_ended};
 use crate::policy::{Policies, Policy};
-use crate::transition::{Answer, Ask, Decision, Step};
+use crate::transition::{Answer, Ask, Decision, Ended, Step};
 
 /// Judges a caller asking for an action. See [`crate::transition::transition`].
 pub(crate) fn reserve(action: Option<&Action>, ask: &Ask, policies: Policies, now: Time) -> Result<Step> {
-    let lease = policies.current.lease_for(ask.lease)?;
+    Policy::check_lease(ask.lease)?;
     let Some(action) = action else {
-        return first(ask, lease, policies, now);
+        return first(ask, policies.current.lease_for(ask.lease)?, policies, now);
     };
     if action.fingerprint != ask.fingerprint || action.scheme != ask.scheme {
         return Ok(told(Decision::Conflict));
@@ -24,6 +26,8 @@ pub(crate) fn reserve(action: Option<&Action>, ask: &Ask, policies: Policies, no
             _ => Decision::Expired,
         }));
     }
+    // A lease longer than the type allows by now is no reason to keep an old answer back; before a grant it is.
+    let lease = policies.current.lease_for(ask.lease)?;
     if matches!(action.state, State::Proposed | State::Approved) {
         return before_the_first_attempt(action, ask, lease, policies, now);
     }
@@ -35,6 +39,15 @@ pub(crate) fn reserve(action: Option<&Action>, ask: &Ask, policies: Policies, no
         State::Unknown => unknown(action, ask, lease, policies, now),
         _ => retryable(action, ask, lease, policies, now),
     }
+}
+
+/// Puts an action forward for approval. What is granted to nobody else is not granted here either.
+pub(crate) fn propose(action: Option<&Action>, ask: &Ask, policies: Policies, now: Time) -> Result<Step> {
+    if action.is_none() && !policies.current.requires_approval {
+        return Err(Error::new(Code::InvalidParameter, "the action type does not require approval")
+            .hint("Register it with requires_approval => true, or use idem_reserve."));
+    }
+    reserve(action, &Ask { carried: true, ..*ask }, policies, now)
 }
 
 fn told(decision: Decision) -> Step {
@@ -77,14 +90,7 @@ fn before_the_first_attempt(
         return Ok(told(Decision::AwaitingApproval));
     }
     if action.policy_version != policies.current.version {
-        let proposed = Action {
-            state: State::Proposed,
-            policy_version: policies.current.version,
-            approval_expires_at: Some(now.saturating_add(policies.current.approval_ttl)),
-            ..action.clone()
-        };
-        let answer = Answer::Decided(Decision::AwaitingApproval, None);
-        return Ok(Step::to(proposed, answer).event("policy_changed"));
+        return Ok(proposed_again(action, policies, now));
     }
     if ask.carried {
         return Ok(told(Decision::Pending));
@@ -99,7 +105,7 @@ fn started(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Tim
         // What is given back is the rest of the present lease, whatever length is asked for.
         let rest = action.lease_expires_at.map_or(lease, |end| end.saturating_sub(now));
         if still_here && (undispatched || may_repeat(action, rest, policies, now)) {
-            return match stopped(action, policies, now) {
+            return match stopped(action, policies.granted, policies, now) {
                 Some(step) => Ok(step),
                 None if ask.held => Err(held()),
                 None => Ok(told(Decision::Resume)),
@@ -192,7 +198,7 @@ pub(crate) fn reconcile(action: &Action, ask: &Ask, lease: Span, now: Time) -> R
 
 /// Grants the next attempt, if the precondition of every grant holds.
 fn execute(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Time) -> Result<Step> {
-    if let Some(step) = stopped(action, policies, now) {
+    if let Some(step) = stopped(action, policies.current, policies, now) {
         return Ok(step);
     }
     if action.counted_attempts() >= policies.current.max_attempts {
@@ -203,7 +209,7 @@ fn execute(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Tim
     }
     fresh(action, ask)?;
     let superseded = match action.state {
-        State::Started => crate::lease::ended(action, "lapsed"),
+        State::Started => ended(action, "lapsed"),
         _ => reconciler_ended(action, "superseded"),
     };
     let answer = Answer::Decided(Decision::Execute, None);
@@ -211,42 +217,61 @@ fn execute(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Tim
 }
 
 /// What stands against `execute`, `resume` and a dispatch alike; `None` when nothing does.
-fn stopped(action: &Action, policies: Policies, now: Time) -> Option<Step> {
-    if !approval_holds(action, policies, now) {
+fn stopped(action: &Action, under: &Policy, policies: Policies, now: Time) -> Option<Step> {
+    let approval = approval(action, under, policies, now);
+    if approval != Approval::Valid {
         if ever_dispatched(action, policies.granted) {
             return Some(told(Decision::Review));
         }
-        let word = if action.flags.withdrawn { "withdrawn" } else { "lapsed" };
-        return Some(rejected(action, policies, now, word));
+        return Some(match approval {
+            Approval::Withdrawn => rejected(action, policies, now, "withdrawn"),
+            Approval::Lapsed => rejected(action, policies, now, "lapsed"),
+            _ => proposed_again(action, policies, now),
+        });
     }
     action.flags.discrepancy.then(|| told(Decision::Review))
 }
 
-/// True when the type needs no approval or the action's one is valid, and nothing was withdrawn.
-pub(crate) fn approval_holds(action: &Action, policies: Policies, now: Time) -> bool {
-    let needed = policies.current.requires_approval || policies.granted.requires_approval;
-    let valid = action.approval_expires_at.is_some_and(|lapses| now < lapses);
-    !action.flags.withdrawn && (valid || !needed)
+/// The action waits for approval again: what was approved is not what would be started now.
+fn proposed_again(action: &Action, policies: Policies, now: Time) -> Step {
+    let last = last_ended(action);
+    let next = Action {
+        state: State::Proposed,
+        policy_version: policies.current.version,
+        approval_expires_at: Some(now.saturating_add(policies.current.approval_ttl)),
+        approval_policy_version: None,
+        lease_expires_at: None,
+        due_at: None,
+        deadline_at: None,
+        settle_from: None,
+        reconcile_lease_expires_at: None,
+        flags: closed(action.flags),
+        ..action.clone()
+    };
+    Step::to(next, Answer::Decided(Decision::AwaitingApproval, None)).ended(last).event("policy_changed")
 }
 
-fn rejected(action: &Action, policies: Policies, now: Time, event: &'static str) -> Step {
-    let next = end(action, State::Rejected, policies.granted, now);
-    let ended = match action.state {
-        State::Started => crate::lease::ended(action, "superseded"),
+fn last_ended(action: &Action) -> Option<Ended> {
+    match action.state {
+        State::Started => ended(action, "superseded"),
         _ => reconciler_ended(action, "superseded"),
-    };
-    Step::to(next, Answer::Decided(Decision::Rejected, None)).ended(ended).event(event)
+    }
+}
+
+pub(crate) fn rejected(action: &Action, policies: Policies, now: Time, event: &'static str) -> Step {
+    let next = end(action, State::Rejected, policies.granted, now);
+    Step::to(next, Answer::Decided(Decision::Rejected, None)).ended(last_ended(action)).event(event)
 }
 
 fn exhausted(action: &Action, policies: Policies, now: Time) -> Step {
-    let (lapsed, ended) = match action.state {
+    let (lapsed, last) = match action.state {
         State::Started => lapse(action, policies, now),
         _ => (action.clone(), reconciler_ended(action, "superseded")),
     };
     if lapsed.state == State::Unknown {
         let flags = Flags { escalated: true, ..lapsed.flags };
         let next = Action { flags, reconcile_lease_expires_at: None, ..lapsed };
-        return Step::to(next, Answer::Decided(Decision::Review, None)).ended(ended).event("escalated");
+        return Step::to(next, Answer::Decided(Decision::Review, None)).ended(last).event("escalated");
     }
     let failed = end(action, State::Failed, policies.granted, now);
     Step::to(failed, Answer::Decided(Decision::Failed, None)).event("attempts_exhausted")

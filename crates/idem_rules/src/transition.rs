@@ -8,7 +8,8 @@ use uuid::Uuid;
 use crate::action::{Action, Span, State, Time};
 use crate::error::{Code, Error, Result};
 pub use crate::event::{
-    Approve, Ask, Caller, Commit, Decide, Event, Evidence, Fail, Finding, Proof, Resolve, Standing, Verdict,
+    Approve, Ask, Caller, Commit, Decide, Event, Evidence, Fail, Finding, Person, Proof, Resolve, Standing,
+    Verdict,
 };
 use crate::policy::Policies;
 use crate::{approval, attempt, carry, expiry, reconcile, reserve, restore};
@@ -161,12 +162,15 @@ impl Step {
 /// Errors: ID002 lost attempt, ID003 illegal move, ID004 no such action, ID005 not approved, ID006 too late,
 /// ID007 discrepancy, ID008 held, 22023 for a value that the policy does not allow.
 pub fn transition(action: Option<&Action>, event: &Event, policies: Policies, now: Time) -> Result<Step> {
-    if let Event::Reserve(ask) = event {
-        return reserve::reserve(action, ask, policies, now);
+    match event {
+        Event::Reserve(ask) => return reserve::reserve(action, ask, policies, now),
+        Event::Propose(ask) => return reserve::propose(action, ask, policies, now),
+        _ => {}
     }
     let action = action.ok_or_else(no_such_action)?;
     match event {
         Event::Reserve(ask) => reserve::reserve(Some(action), ask, policies, now),
+        Event::Propose(ask) => reserve::propose(Some(action), ask, policies, now),
         Event::Commit(commit) => attempt::commit(action, commit, policies, now),
         Event::MarkUnknown(caller) => attempt::mark_unknown(action, *caller, policies, now),
         Event::Fail(fail) => attempt::fail(action, fail, policies, now),
@@ -184,7 +188,8 @@ pub fn transition(action: Option<&Action>, event: &Event, policies: Policies, no
         Event::Reopen => approval::reopen(action, policies, now),
         Event::Approve(approve) => approval::approve(action, approve, policies, now),
         Event::Reject => approval::reject(action, policies, now),
-        Event::Withdraw => approval::withdraw(action, policies, now),
+        Event::Withdraw => approval::withdraw(action, "withdrawn", policies, now),
+        Event::Cancel => approval::withdraw(action, "cancelled", policies, now),
         Event::Visit { open_children } => expiry::visit(action, *open_children, policies, now),
     }
 }

@@ -364,3 +364,27 @@ fn failed_rejected_expired_say_so() {
         }
     }
 }
+
+#[test]
+fn row_any_a_lease_that_is_too_long_by_now_keeps_no_answer_back() {
+    let policy = careful();
+    let short = Policy { version: 2, max_lease: LEASE, ..careful() };
+    let long = Ask { lease: Some(2 * LEASE), ..ask(2) };
+    for (action, expected) in [
+        (committed(&policy), Decision::Replay),
+        (failed(&policy), Decision::Failed),
+        (rejected(&policy), Decision::Rejected),
+        (expired(&policy), Decision::Expired),
+    ] {
+        assert_eq!(told(&action, long, &short, T0 + SECOND).0, expected);
+    }
+    assert_eq!(told(&started(&policy), Ask { fingerprint: OTHER, ..long }, &short, T0).0, Decision::Conflict);
+    for action in [Some(&started(&policy)), Some(&retryable(&policy)), None] {
+        let result = transition(action, &Event::Reserve(long), Policies::same(&short), T0 + 20 * SECOND);
+        assert_eq!(result.unwrap_err().code, Code::InvalidParameter);
+    }
+    // What can be no lease at all is refused everywhere.
+    let none = Ask { lease: Some(0), ..ask(2) };
+    let result = transition(Some(&committed(&policy)), &Event::Reserve(none), Policies::same(&policy), T0);
+    assert_eq!(result.unwrap_err().code, Code::InvalidParameter);
+}

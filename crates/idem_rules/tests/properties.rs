@@ -56,8 +56,8 @@ struct Story {
     first_grant: Option<(i32, Time)>,
     /// Somebody said that it happened, and no person has decided since.
     reported: bool,
-    /// Until when a person's approval holds.
-    approved: Option<Time>,
+    /// Until when a person's approval holds, and for which version of the policy.
+    approved: Option<(Time, i32)>,
     fence: i64,
 }
 
@@ -147,6 +147,7 @@ impl Story {
             }
             19 => VISIT,
             20 if bit(0) => Event::Escalate,
+            20 if bit(1) => Event::Cancel,
             20 => Event::Withdraw,
             21 if bit(0) => decide(
                 [Verdict::Applied, Verdict::NotApplied, Verdict::Retry][usize::from(finding as u8) % 3],
@@ -202,7 +203,8 @@ impl Story {
             let open = self.outcomes.iter().any(|outcome| outcome.dispatched);
             prop_assert!(!open || free || inside, "a second effect: {:?}", self.outcomes);
             prop_assert!(!self.reported, "repeated although somebody says that it happened");
-            let approved = self.approved.is_some_and(|until| self.now < until);
+            let approved =
+                self.approved.is_some_and(|(until, version)| self.now < until && version == current.version);
             prop_assert!(approved || !current.requires_approval, "not approved");
             prop_assert!(!self.attempts.contains(&ask.attempt_id) && !ask.held && !ask.carried);
             prop_assert_eq!(after.attempt, before.map_or(0, |action| action.attempt) + 1);
@@ -232,15 +234,22 @@ impl Story {
             let undone = matches!(after.state, State::Failed | State::Rejected | State::Retryable);
             prop_assert!(!undone || after.flags.discrepancy, "positive evidence was overruled");
         }
-        if after.state == State::Rejected && state != Some(State::Rejected) {
-            let sent = self.outcomes.iter().any(|outcome| outcome.dispatched);
-            prop_assert!(!sent, "rejected although something may have been sent");
+        if matches!(after.state, State::Rejected | State::Proposed) && state != Some(after.state) && !decided
+        {
+            // What the event itself disproves is no such thing.
+            let disproved = match event {
+                Event::Fail(Fail { caller, .. }) | Event::Release(caller) => Some(caller.attempt_id),
+                _ => None,
+            };
+            let looked_up = matches!(event, Event::Resolve(_));
+            let mut others = self.outcomes.iter().filter(|outcome| Some(outcome.token) != disproved);
+            let sent = !looked_up && others.any(|outcome| outcome.dispatched);
+            prop_assert!(!sent, "rejected or proposed again although something may have been sent");
         }
         // Nothing that somebody has to care for is out of sight.
         if !after.state.is_terminal() {
             let first_lease = after.state == State::Started && after.lease_expires_at == Some(after.visit_at);
-            let first_lease = first_lease && !after.flags.discrepancy;
-            prop_assert_eq!(open(after, self.now).is_none(), first_lease);
+            prop_assert_eq!(open(after, self.now).is_none(), first_lease && !after.flags.discrepancy);
         }
         Ok(())
     }
@@ -280,7 +289,9 @@ impl Story {
                 self.first_grant = None;
                 self.approved = None;
             }
-            (Event::Approve(_), _) => self.approved = Some(self.now + current.approval_ttl),
+            (Event::Approve(_), _) => {
+                self.approved = Some((self.now + current.approval_ttl, current.version))
+            }
             (Event::Resolve(_), Answer::State(State::Retryable | State::Failed)) => self.outcomes.clear(),
             (Event::Decide(_), _) => {
                 self.outcomes.clear();
@@ -299,7 +310,7 @@ impl Story {
         if after.state == State::Proposed || after.state.is_terminal() {
             self.approved = None;
         }
-        if after.state == State::Rejected {
+        if matches!(after.state, State::Rejected | State::Proposed) {
             // Nothing was dispatched, and nothing can be any more.
             self.outcomes.clear();
         }

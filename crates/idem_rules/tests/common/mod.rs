@@ -7,8 +7,8 @@ pub use idem_rules::action::*;
 pub use idem_rules::error::Code;
 pub use idem_rules::policy::{Class, Policies, Policy};
 pub use idem_rules::transition::{
-    Answer, Approve, Ask, Caller, Commit, Decide, Decision, Event, Evidence, Fail, Finding, Proof, Resolve,
-    Step, Verdict, transition,
+    Answer, Approve, Ask, Caller, Commit, Decide, Decision, Event, Evidence, Fail, Finding, Person, Proof,
+    Resolve, Step, Verdict, transition,
 };
 pub use uuid::Uuid;
 
@@ -124,7 +124,18 @@ pub fn decide(verdict: Verdict) -> Event<'static> {
 }
 
 pub fn approval() -> Approve<'static> {
-    Approve { fingerprint: &FINGERPRINT, policy_version: None, valid: None, same_person: false }
+    Approve {
+        fingerprint: &FINGERPRINT,
+        policy_version: None,
+        valid: None,
+        proposer: Some(person("app", "app_login")),
+        approver: person("boss", "boss_login"),
+    }
+}
+
+/// Somebody by the role he calls as and the one he logged in as.
+pub fn person(role: &'static str, session_role: &'static str) -> Person<'static> {
+    Person { role, session_role, name: None }
 }
 
 /// The step that `event` makes. Panics when it is refused.

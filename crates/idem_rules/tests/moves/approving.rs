@@ -1,5 +1,7 @@
 //! Approval: bound to one request under one policy; refusing, withdrawing, cancelling.
 
+use idem_rules::policy::Distinct;
+
 use crate::common::*;
 
 fn approve(approve: Approve<'static>) -> Event<'static> {
@@ -30,10 +32,44 @@ fn approve_binds_to_the_policy_version() {
     assert_eq!(told(&row, ask(1), &new, T0).0, Decision::Execute);
 }
 
+/// Whether `approver` may approve what `proposer` put forward.
+fn apart(distinct: Distinct, proposer: Option<Person<'static>>, approver: Person<'static>) -> bool {
+    let policy = Policy { distinct_approver: distinct, ..approving() };
+    let event = approve(Approve { proposer, approver, ..approval() });
+    match transition(Some(&proposed(&policy)), &event, Policies::same(&policy), T0) {
+        Ok(step) => step.next.unwrap().state == State::Approved,
+        Err(error) => {
+            assert_eq!(error.code, Code::NotAllowed);
+            false
+        }
+    }
+}
+
 #[test]
-fn approve_needs_two_people() {
-    let event = approve(Approve { same_person: true, ..approval() });
-    assert_eq!(refused(&proposed(&approving()), &event, &approving(), T0), Code::NotAllowed);
+fn approve_needs_two_roles() {
+    let role = |proposer, approver| apart(Distinct::Role, proposer, approver);
+    let app = Some(person("app", "app_login"));
+    assert!(role(app, person("boss", "boss_login")));
+    // One login under two roles, two logins under one role, and nobody on record.
+    assert!(!role(app, person("boss", "app_login")));
+    assert!(!role(app, person("app", "boss_login")));
+    assert!(!role(app, person("app", "app_login")));
+    assert!(!role(None, person("boss", "boss_login")));
+}
+
+#[test]
+fn approve_needs_two_names_where_the_type_says_so() {
+    let named = |name| Person { name: Some(name), ..person("app", "app_login") };
+    let name = |proposer, approver| apart(Distinct::Name, proposer, approver);
+    assert!(name(Some(named("ann")), named("bob")));
+    for same in ["ann", "Ann", " ann "] {
+        assert!(!name(Some(named("ann")), named(same)), "{same:?}");
+    }
+    assert!(!name(Some(named("ann")), person("boss", "boss_login")));
+    assert!(!name(Some(person("app", "app_login")), named("bob")));
+    assert!(!name(None, named("bob")));
+    let nobody = person("app", "app_login");
+    assert!(apart(Distinct::None, Some(nobody), nobody) && apart(Distinct::None, None, nobody));
 }
 
 #[test]
@@ -173,4 +209,150 @@ fn withdraw_does_not_close_a_discrepancy() {
         let (answer, row) = withdraw(&disputed, &policy);
         assert_eq!((answer, row.state, row.flags.discrepancy), (Answer::TooLate, state, true));
     }
+}
+
+/// A type that asks for approval in every version.
+fn version(version: i32) -> Policy {
+    Policy { version, ..approving() }
+}
+
+/// What a caller with the n-th token is told, and the row afterwards, when the type has gone from one policy to another.
+fn told_under(action: &Action, n: u128, granted: &Policy, current: &Policy) -> (Decision, Action) {
+    let policies = Policies { granted, current };
+    let step = transition(Some(action), &Event::Reserve(ask(n)), policies, T0 + 20 * SECOND).unwrap();
+    (decision(&step), step.next.unwrap_or_else(|| action.clone()))
+}
+
+#[test]
+fn approval_is_for_one_version_of_the_policy() {
+    let (one, two) = (version(1), version(2));
+    // Something was sent once, so the row cannot be called unstarted: a person renews the approval.
+    let tried = retryable(&one);
+    assert_eq!(told_under(&tried, 2, &one, &one).0, Decision::Execute);
+    assert_eq!(told_under(&tried, 2, &one, &two), (Decision::Review, tried.clone()));
+    let policies = Policies { granted: &one, current: &two };
+    let step = transition(Some(&tried), &approve(approval()), policies, T0 + 20 * SECOND).unwrap();
+    let renewed = step.next.unwrap();
+    assert_eq!((renewed.policy_version, renewed.approval_policy_version), (1, Some(2)));
+    assert_eq!(told_under(&renewed, 2, &one, &two).0, Decision::Execute);
+    assert_eq!(told_under(&renewed, 2, &one, &version(3)).0, Decision::Review);
+}
+
+#[test]
+fn approval_is_asked_for_again_where_nothing_was_sent() {
+    let (one, two) = (version(1), version(2));
+    let released = moved(&started(&one), &Event::Release(caller(1)), &one, T0);
+    let silent = moved(&started(&one), &VISIT, &one, T0 + LEASE);
+    let dead = Action { lease_expires_at: Some(T0), ..started(&one) };
+    for action in [released, silent, dead] {
+        let now = action.due_at.unwrap_or(T0 + 20 * SECOND);
+        let policies = Policies { granted: &one, current: &two };
+        let step = transition(Some(&action), &Event::Reserve(ask(2)), policies, now).unwrap();
+        assert_eq!(decision(&step), Decision::AwaitingApproval);
+        let row = step.next.unwrap();
+        assert_eq!(row.state, State::Proposed);
+        assert_eq!((row.policy_version, row.approval_policy_version), (2, None));
+        assert_eq!(row.approval_expires_at, Some(now + two.approval_ttl));
+        assert!(!row.flags.open_before && !row.flags.open_dispatched && row.deadline_at.is_none());
+        let approved = moved(&row, &approve(approval()), &two, now);
+        let again = moved(&approved, &Event::Reserve(ask(2)), &two, now);
+        assert_eq!((again.state, again.attempt, again.flags.open_before), (State::Started, 2, false));
+    }
+}
+
+#[test]
+fn attempt_under_way_keeps_the_approval_it_was_granted_under() {
+    let (one, two) = (version(1), version(2));
+    let running = started(&one);
+    assert_eq!(told_under(&running, 1, &one, &two), (Decision::Resume, running.clone()));
+    let policies = Policies { granted: &one, current: &two };
+    assert!(transition(Some(&running), &dispatch(caller(1)), policies, T0 + SECOND).is_ok());
+    // One that needed none cannot have any: it gives way to the new policy.
+    let free = marking();
+    let policies = Policies { granted: &free, current: &two };
+    let error = transition(Some(&started(&free)), &dispatch(caller(1)), policies, T0 + SECOND).unwrap_err();
+    assert_eq!(error.code, Code::NotApproved);
+    assert_eq!(told_under(&started(&free), 1, &free, &two).1.state, State::Proposed);
+    // And one that needed one needs it still.
+    let lapsed = Action { approval_expires_at: Some(T0), ..running };
+    let policies = Policies { granted: &one, current: &free };
+    let error = transition(Some(&lapsed), &dispatch(caller(1)), policies, T0 + SECOND).unwrap_err();
+    assert_eq!(error.code, Code::NotApproved);
+}
+
+#[test]
+fn withdrawn_attempt_leaves_nothing_that_could_be_tried_again() {
+    let policy = approving();
+    let running = withdraw(&started(&policy), &policy).1;
+    let not_sent = Event::Fail(Fail { proof: Proof::NotSent, ..refusal(caller(1)) });
+    for (event, state) in [
+        (Event::Release(caller(1)), State::Rejected),
+        (not_sent, State::Rejected),
+        (Event::Fail(Fail { retryable: false, ..refusal(caller(1)) }), State::Failed),
+    ] {
+        let row = moved(&running, &event, &policy, T0 + 3 * SECOND);
+        assert_eq!(row.state, state, "{event:?}");
+        let again = step(&row, &event, &policy, T0 + 3 * SECOND);
+        assert_eq!(again, Step::unchanged(Answer::State(state)));
+    }
+    let sent = moved(&started(&policy), &dispatch(caller(1)), &policy, T0);
+    let sent = withdraw(&sent, &policy).1;
+    assert_eq!(moved(&sent, &Event::Fail(refusal(caller(1))), &policy, T0 + SECOND).state, State::Failed);
+    // A dead one is over with the first visit, since it never passed the gate.
+    let step = step(&running, &VISIT, &policy, T0 + LEASE);
+    assert_eq!((step.answer, step.ended[0].outcome), (Answer::State(State::Rejected), "superseded"));
+    assert_eq!(moved(&sent, &VISIT, &policy, T0 + LEASE).state, State::Unknown);
+}
+
+#[test]
+fn withdrawn_action_is_not_retried_after_a_disproof_or_by_a_verdict() {
+    let policy = Policy { settle_delay: 0, probes_required: 1, ..policy(Class::Reversible) };
+    let withdrawn = withdraw(&unknown(&policy), &policy).1;
+    let looked = moved(&withdrawn, &Event::Reserve(prober(100)), &policy, T0 + 2 * LEASE);
+    assert_eq!(
+        moved(&looked, &found(100, Finding::NotApplied), &policy, T0 + 2 * LEASE).state,
+        State::Failed
+    );
+    // A person may start it over, as with any other that was called off: without the old approval.
+    let approving = approving();
+    let withdrawn = withdraw(&unknown(&approving), &approving).1;
+    let row = moved(&withdrawn, &decide(Verdict::Retry), &approving, T0 + 2 * LEASE);
+    assert_eq!((row.state, row.flags.withdrawn, row.approval_policy_version), (State::Proposed, false, None));
+}
+
+#[test]
+fn cancel_is_a_withdrawal_by_another_name() {
+    let policy = careful();
+    let running = started(&policy);
+    let step = step(&running, &Event::Cancel, &policy, T0);
+    assert_eq!((step.answer, step.events), (Answer::TooLate, vec!["cancelled"]));
+    assert!(step.next.unwrap().flags.withdrawn);
+}
+
+#[test]
+fn propose_grants_nothing() {
+    let policy = approving();
+    let propose = |n| Event::Propose(ask(n));
+    let error = transition(None, &propose(1), Policies::same(&careful()), T0).unwrap_err();
+    assert_eq!(error.code, Code::InvalidParameter);
+    let step = transition(None, &propose(1), Policies::same(&policy), T0).unwrap();
+    assert_eq!((decision(&step), step.events.clone()), (Decision::AwaitingApproval, vec!["proposed"]));
+    let row = step.next.unwrap();
+    assert_eq!((row.state, row.attempt_id, row.approval_policy_version), (State::Proposed, None, None));
+    for (state, expected) in [
+        (State::Proposed, Decision::AwaitingApproval),
+        (State::Approved, Decision::Pending),
+        (State::Started, Decision::Pending),
+        (State::Unknown, Decision::Pending),
+        (State::Retryable, Decision::Pending),
+        (State::Committed, Decision::Replay),
+        (State::Failed, Decision::Failed),
+        (State::Rejected, Decision::Rejected),
+    ] {
+        let action = in_state(state, &policy);
+        let step = crate::common::step(&action, &propose(2), &policy, T0 + 20 * SECOND);
+        assert_eq!((decision(&step), step.next), (expected, None), "{state:?}");
+    }
+    let other = Event::Propose(Ask { fingerprint: OTHER, ..ask(2) });
+    assert_eq!(decision(&crate::common::step(&proposed(&policy), &other, &policy, T0)), Decision::Conflict);
 }

@@ -188,7 +188,8 @@ fn fail_from_unknown_closes_only_its_own_outcome() {
     let lapsed = moved(&second_try(&policy), &VISIT, &policy, T0 + 2 * LEASE);
     let row = moved(&lapsed, &fail(refusal(caller(2))), &policy, T0 + 2 * LEASE);
     assert_eq!((row.state, row.flags.own_closed, row.flags.open_before), (State::Unknown, true, true));
-    assert_eq!(row.due_at, lapsed.due_at);
+    // Whoever repeats it waits as after any other failure.
+    assert_eq!(row.due_at, Some(T0 + 2 * LEASE + 10 * SECOND));
 }
 
 #[test]
@@ -262,4 +263,39 @@ fn release_is_refused_after_dispatch_and_elsewhere() {
     assert_eq!(refused(&unknown(&policy), &release(caller(1)), &policy, T0 + LEASE), Code::IllegalMove);
     assert_eq!(refused(&committed(&policy), &release(caller(1)), &policy, T0), Code::IllegalMove);
     assert_eq!(refused(&started(&policy), &release(earlier(2)), &policy, T0), Code::LostAttempt);
+}
+
+#[test]
+fn fail_that_is_sticky_waits_where_it_is_repeated_and_not_where_it_is_looked_up() {
+    let now = T0 + LEASE + SECOND;
+    let free = policy(Class::IdempotentMutation);
+    for (retry_after, wait) in [(Some(30 * SECOND), 30 * SECOND), (None, SECOND)] {
+        let event = fail(Fail { retry_after, ..refusal(caller(2)) });
+        let row = moved(&second_try(&free), &event, &free, now);
+        assert_eq!(row.due_at, Some(now + wait));
+        let step = step(&row, &Event::Reserve(ask(3)), &free, now + wait - 1);
+        assert_eq!((decision(&step), retry_after_of(&step)), (Decision::Unknown, Some(1)));
+        assert_eq!(told(&row, ask(3), &free, now + wait).0, Decision::Execute);
+    }
+    // An evidence of its effect closes every repeat, so nothing waits.
+    let seen = moved(&started(&careful()), &evidence(caller(1), Finding::Applied), &careful(), T0);
+    assert_eq!(moved(&seen, &fail(refusal(caller(1))), &careful(), T0).due_at, Some(T0));
+}
+
+fn retry_after_of(step: &Step) -> Option<Span> {
+    crate::common::retry_after(step)
+}
+
+#[test]
+fn fail_for_good_keeps_the_wish_for_a_new_key() {
+    let policy = careful();
+    for retryable in [true, false] {
+        let event = fail(Fail { retryable, new_provider_key: true, ..refusal(caller(1)) });
+        let row = moved(&started(&policy), &event, &policy, T0);
+        assert_eq!((row.generation, row.window_start()), (1, None));
+    }
+    let event = fail(Fail { retryable: false, new_provider_key: true, ..refusal(caller(1)) });
+    let failed = moved(&started(&policy), &event, &policy, T0);
+    let again = moved(&moved(&failed, &Event::Reopen, &policy, T0), &Event::Reserve(ask(2)), &policy, T0);
+    assert_eq!((again.generation, again.window_start()), (1, Some(T0)));
 }

@@ -50,6 +50,8 @@ fn events(who: Caller) -> Vec<(&'static str, Event<'static>)> {
         ("approve", Event::Approve(approval())),
         ("reject", Event::Reject),
         ("withdraw", Event::Withdraw),
+        ("withdraw", Event::Cancel),
+        ("propose", Event::Propose(Ask { attempt_id: by, can_reconcile: true, ..ask(0) })),
     ]
 }
 
@@ -61,16 +63,18 @@ fn legal(state: State, event: &str) -> &'static [State] {
         (Proposed | Approved | Started | Unknown | Retryable, "restore") => &[Unknown],
         (Proposed, "approve") => &[Approved],
         (Proposed | Approved, "reject" | "visit") => &[Rejected],
-        (Proposed, "reserve") => &[Rejected],
+        (Proposed, "reserve" | "propose") => &[Rejected],
+        (Approved, "propose") => &[Rejected, Proposed],
         (Approved, "reserve") => &[Started, Rejected, Proposed, Failed],
         (Started, "reserve") => &[Started, Unknown, Rejected],
         (Started, "reconcile") => &[Unknown],
         (Started, "commit" | "commit other" | "record") => &[Committed, Started],
-        (Started, "mark_unknown" | "visit") => &[Unknown],
-        (Started, "fail" | "not_sent" | "release") => &[Unknown, Retryable, Failed],
+        (Started, "mark_unknown") => &[Unknown],
+        (Started, "visit") => &[Unknown, Rejected],
+        (Started, "fail" | "not_sent" | "release") => &[Unknown, Retryable, Failed, Rejected],
         (Unknown, "reserve") => &[Started, Unknown, Rejected],
         (Unknown, "commit" | "commit other" | "record" | "resolve") => &[Committed, Unknown],
-        (Unknown, "fail" | "not_sent" | "disprove") => &[Retryable, Failed, Unknown],
+        (Unknown, "fail" | "not_sent" | "disprove") => &[Retryable, Failed, Unknown, Rejected],
         (Unknown, "mark_unknown" | "escalate" | "visit") => &[Unknown],
         (Unknown | Retryable, "approve") => &[Unknown, Retryable],
         (Retryable, "reserve") => &[Started, Failed, Rejected],
@@ -183,12 +187,12 @@ fn same_action(before: &Action, after: &Action, name: &str) {
 fn allowed(event: &str) -> Vec<State> {
     use State::*;
     match event {
-        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" | "restore" => STATES.to_vec(),
+        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" | "propose" | "restore" => STATES.to_vec(),
         "commit" | "commit other" => vec![Started, Unknown, Committed],
         "mark_unknown" => vec![Started, Unknown],
-        "fail" | "not_sent" => vec![Started, Unknown, Retryable, Failed],
+        "fail" | "not_sent" => vec![Started, Unknown, Retryable, Failed, Rejected],
         "renew" | "dispatch" => vec![Started],
-        "release" => vec![Started, Retryable],
+        "release" => vec![Started, Retryable, Rejected],
         "resolve" | "disprove" => vec![],
         "escalate" => vec![Unknown],
         "reopen" => vec![Failed, Rejected],
@@ -263,7 +267,7 @@ fn reconciling_attempts_do_nothing_that_belongs_to_an_attempt() {
 fn an_action_that_is_not_there_is_none_of_anybodys() {
     for (name, event) in events(caller(1)) {
         let result = transition(None, &event, Policies::same(&careful()), T0);
-        if !matches!(event, Event::Reserve(_)) {
+        if !matches!(event, Event::Reserve(_) | Event::Propose(_)) {
             assert_eq!(result.unwrap_err().code, Code::NoSuchAction, "{name}");
         }
     }

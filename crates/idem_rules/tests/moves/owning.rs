@@ -147,3 +147,37 @@ fn dispatch_is_refused_to_everybody_else() {
         assert_eq!(refused(&in_state(state, &policy), &dispatch(caller(1)), &policy, T0), Code::IllegalMove);
     }
 }
+
+#[test]
+fn renew_past_the_window_is_told_so() {
+    let policy = windowed();
+    let until = T0 + policy.provider_key_window;
+    let second = repeated(&policy, until - LEASE);
+    assert_eq!(second.lease_expires_at, Some(until));
+    let renew = Event::Renew(caller(2), None);
+    assert_eq!(moved(&second, &renew, &policy, until - 1).lease_expires_at, Some(until));
+    assert_eq!(refused(&second, &renew, &policy, until), Code::TooLate);
+}
+
+#[test]
+fn mark_unknown_after_the_lease_moves_the_settle_delay_once() {
+    let policy = marking();
+    let lapsed = unknown(&policy);
+    assert_eq!(lapsed.settle_from, Some(T0 + LEASE));
+    let late = T0 + 3 * LEASE;
+    let counted = Action { probes: 1, probed_at: Some(T0 + 2 * LEASE), ..lapsed };
+    let said = moved(&counted, &Event::MarkUnknown(caller(1)), &policy, late);
+    assert_eq!((said.settle_from, said.probes, said.probed_at), (Some(late), 0, None));
+    assert_eq!(said.dispatched_at, counted.dispatched_at);
+    let again = step(&said, &Event::MarkUnknown(caller(1)), &policy, late + LEASE);
+    assert_eq!(again, Step::unchanged(Answer::State(State::Unknown)));
+    // Nor does one that was said in time.
+    let early = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + SECOND);
+    let again = step(&early, &Event::MarkUnknown(caller(1)), &policy, late);
+    assert_eq!(again, Step::unchanged(Answer::State(State::Unknown)));
+    // What one attempt said does not speak for the next.
+    let free = Policy { marks_dispatch: true, ..crate::common::policy(Class::ReadOnly) };
+    let early = moved(&started(&free), &Event::MarkUnknown(caller(1)), &free, T0 + SECOND);
+    let second = moved(&early, &Event::Reserve(ask(2)), &free, T0 + LEASE);
+    assert!(!second.flags.said_unknown);
+}

@@ -54,8 +54,8 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        attempt, compensate, decide, dispatch, due, fingerprint, identity, metrics, policy, reconcile,
-        reconcile_next, reserve, status, sweep,
+        approval, attempt, compensate, decide, dispatch, due, fingerprint, identity, metrics, policy,
+        reconcile, reconcile_next, reserve, status, sweep,
     };
 
     sql_function!(
@@ -185,6 +185,46 @@ mod functions {
         ["action_id", "finding", "note", "response", "resource_id"]
     );
     sql_function!(idem_reopen, pg_finfo_idem_reopen, decide::idem_reopen, ["action_id", "note"]);
+    sql_function!(
+        idem_propose,
+        pg_finfo_idem_propose,
+        approval::idem_propose,
+        [
+            "key",
+            "request",
+            "tenant",
+            "action_type",
+            "actor",
+            "target",
+            "proposer",
+            "fingerprint",
+            "ttl_seconds",
+            "workflow_id",
+            "session_id",
+            "payload_version",
+            "policy_version",
+            "store_request"
+        ]
+    );
+    sql_function!(
+        idem_approve,
+        pg_finfo_idem_approve,
+        approval::idem_approve,
+        ["action_id", "fingerprint", "approver", "valid_seconds", "policy_version", "note"]
+    );
+    sql_function!(
+        idem_reject,
+        pg_finfo_idem_reject,
+        approval::idem_reject,
+        ["action_id", "approver", "note"]
+    );
+    sql_function!(
+        idem_withdraw,
+        pg_finfo_idem_withdraw,
+        approval::idem_withdraw,
+        ["action_id", "approver", "note"]
+    );
+    sql_function!(idem_cancel, pg_finfo_idem_cancel, approval::idem_cancel, ["action_id", "note"]);
     sql_function!(idem_status, pg_finfo_idem_status, status::idem_status, ["key", "tenant"]);
     sql_function!(idem_status_by_id, pg_finfo_idem_status_by_id, status::idem_status_by_id, ["action_id"]);
     sql_function!(idem_action_id, pg_finfo_idem_action_id, identity::idem_action_id, ["key", "tenant"]);

@@ -35,6 +35,7 @@ CREATE TABLE @extschema@.idem_action (
     reconcile_id               uuid,
     reconcile_lease_expires_at timestamptz,
     approval_expires_at        timestamptz,
+    approval_policy_version    integer,
     forgiven                   integer,
     flags                      integer,
     state                      "char"      NOT NULL,
@@ -58,7 +59,8 @@ COMMENT ON COLUMN @extschema@.idem_action.fence IS 'Rises with every acquisition
 COMMENT ON COLUMN @extschema@.idem_action.fingerprint IS 'Digest of what was asked for, in scope; compared under the scheme it was made with.';
 COMMENT ON COLUMN @extschema@.idem_action.ttl IS 'Retention in microseconds that a call asked for, where longer than the type''s.';
 COMMENT ON COLUMN @extschema@.idem_action.state IS 'p proposed, a approved, s started, u unknown, r retryable, c committed, f failed, j rejected, x expired.';
-COMMENT ON COLUMN @extschema@.idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation, carried; 65536 response too large.';
+COMMENT ON COLUMN @extschema@.idem_action.flags IS 'Bits, from 1: open_before, own_closed, open_dispatched, ever_dispatched, restored, positive_evidence, discrepancy, escalated, withdrawn, needs_compensation, carried, said_unknown; 65536 response too large, 131072 request kept until it is decided.';
+COMMENT ON COLUMN @extschema@.idem_action.approval_policy_version IS 'The version of the type''s policy that the approval is for.';
 COMMENT ON COLUMN @extschema@.idem_action.forgiven IS 'Attempts that do not count against max_attempts; NULL is 0, as for the other counts.';
 COMMENT ON INDEX @extschema@.idem_action_visit_at IS 'The order in which the sweep visits the ledger.';
 
@@ -111,10 +113,12 @@ CREATE TABLE @extschema@.idem_event (
     response            jsonb,
     evidence            jsonb,
     candidates          jsonb,
+    name                text,
     CONSTRAINT idem_event_pkey PRIMARY KEY (action_id, n)
 ) USING heap;
 COMMENT ON INDEX @extschema@.idem_event_pkey IS 'The order in which things happened.';
 COMMENT ON TABLE @extschema@.idem_event IS 'What happened to an action beyond a first-try commit, in order. Append-only.';
+COMMENT ON COLUMN @extschema@.idem_event.name IS 'The name given for whoever proposed, approved, rejected or withdrew.';
 COMMENT ON COLUMN @extschema@.idem_event.role IS 'The role that called the outermost function.';
 COMMENT ON COLUMN @extschema@.idem_event.session_role IS 'The role that logged in.';
 

@@ -8,7 +8,7 @@ BEGIN
             'FUNCTION idem_dispatch', 'FUNCTION idem_fail', 'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id', 'FUNCTION idem_key',
             'FUNCTION idem_canonical', 'FUNCTION idem_fingerprint', 'FUNCTION idem_fingerprint_text',
-            'FUNCTION idem_action_fingerprint', 'FUNCTION idem_outbox_put', 'FUNCTION idem_outbox_put_many',
+            'FUNCTION idem_action_fingerprint', 'FUNCTION idem_propose', 'FUNCTION idem_cancel', 'FUNCTION idem_outbox_put', 'FUNCTION idem_outbox_put_many',
             'FUNCTION idem_inbox_accept', 'FUNCTION idem_inbox_accept_many']
         WHEN 'relay' THEN ARRAY['FUNCTION idem_due', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown', 'FUNCTION idem_dispatch', 'FUNCTION idem_fail',
             'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence', 'FUNCTION idem_status',
@@ -17,6 +17,8 @@ BEGIN
             'FUNCTION idem_outbox_redrive']
         WHEN 'reconcile' THEN ARRAY['FUNCTION idem_reconcile_next', 'FUNCTION idem_resolve', 'FUNCTION idem_escalate', 'FUNCTION idem_renew', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id']
+        WHEN 'approve' THEN ARRAY['FUNCTION idem_approve', 'FUNCTION idem_reject', 'FUNCTION idem_withdraw',
+            'FUNCTION idem_state_word', 'FUNCTION idem_sees_tenant', 'TABLE idem_proposals']
         WHEN 'operate' THEN ARRAY['FUNCTION idem_register_action_type', 'FUNCTION idem_sweep', 'FUNCTION idem_add_up_counts',
             'PROCEDURE idem_sweep_all', 'FUNCTION idem_acknowledge_clock', 'FUNCTION idem_decide', 'FUNCTION idem_reopen', 'FUNCTION idem_compensate',
             'FUNCTION idem_hold', 'FUNCTION idem_unhold', 'FUNCTION idem_bind_tenant', 'FUNCTION idem_unbind_tenant',
@@ -45,7 +47,7 @@ BEGIN
     RETURN 'granted';
 END
 $$;
-COMMENT ON FUNCTION @extschema@.idem_grant IS 'Gives a role capabilities: execute, relay, reconcile, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
+COMMENT ON FUNCTION @extschema@.idem_grant IS 'Gives a role capabilities: execute, relay, reconcile, approve, operate, read. Returns granted. Runs with the caller''s own right to grant. Errors: 22004, 22023, 42501.';
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, VARIADIC capabilities text[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -57,7 +59,7 @@ BEGIN
     PERFORM @extschema@.idem_check_capabilities(role, capabilities);
     -- What another capability of the role also holds stays.
     SELECT coalesce(array_agg(o), '{}') INTO kept
-    FROM unnest(ARRAY['execute', 'relay', 'reconcile', 'operate', 'read']) AS held(c),
+    FROM unnest(ARRAY['execute', 'relay', 'reconcile', 'approve', 'operate', 'read']) AS held(c),
         LATERAL unnest(@extschema@.idem_capability(held.c)) AS o
     WHERE held.c <> ALL (capabilities) AND @extschema@.idem_has_capability(role, held.c);
     FOREACH capability IN ARRAY capabilities LOOP
@@ -100,13 +102,13 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF role IS NULL OR capabilities IS NULL OR array_position(capabilities, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'role and capabilities must not be null' USING ERRCODE = '22004',
-            HINT = 'Name a role and at least one of execute, relay, reconcile, operate, read.';
+            HINT = 'Name a role and at least one of execute, relay, reconcile, approve, operate, read.';
     END IF;
     IF cardinality(capabilities) = 0 OR EXISTS (
         SELECT FROM unnest(capabilities) AS c WHERE @extschema@.idem_capability(c) IS NULL
     ) THEN
         RAISE EXCEPTION 'a capability is not one of the known words' USING ERRCODE = '22023',
-            HINT = 'Use execute, relay, reconcile, operate or read.';
+            HINT = 'Use execute, relay, reconcile, approve, operate or read.';
     END IF;
     RETURN true;
 END

@@ -115,6 +115,11 @@ pub(super) fn answered(call: &Call, action_id: Uuid, step: &Step) -> Datum {
         Answer::Superseded | Answer::Discrepancy | Answer::Recorded => server::force_sync_commit(),
         _ => session::ended(action_id),
     }
+    said(call, step)
+}
+
+/// The answer in the words users see.
+pub(super) fn said(call: &Call, step: &Step) -> Datum {
     word(
         call,
         match step.answer {

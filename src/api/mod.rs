@@ -1,5 +1,6 @@
 //! Every function users call: arguments in, one rule asked, its answer stored and shown.
 
+pub mod approval;
 pub mod attempt;
 pub mod bind;
 pub mod compensate;

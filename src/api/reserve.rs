@@ -12,7 +12,7 @@ use idem_rules::identity::{
     action_id, check_action_type, check_attempt_id, check_key, check_tenant, check_text, provider_key,
 };
 use idem_rules::jsonb::is_container;
-use idem_rules::policy::{Policies, Policy};
+use idem_rules::policy::{Distinct, Policies, Policy};
 use idem_rules::reserve::check_policy_version;
 use idem_rules::transition::{Answer, Ask, Decision, Event, transition};
 use pgrx::pg_sys::Datum;
@@ -85,6 +85,12 @@ struct Reserve<'a> {
     attempt_id_given: bool,
     /// The present attempt has to mark its dispatch before it learns its provider key.
     must_mark: bool,
+    /// The action is only put forward for approval.
+    proposes: bool,
+    /// The name given for whoever does so.
+    proposer: Option<Datum>,
+    /// Keep the request, where the caller says so.
+    store_request: Option<bool>,
     texts: Texts,
     patience: Patience,
     /// The decision that was put into the result row last.
@@ -127,7 +133,17 @@ enum Look {
 pub fn idem_reserve(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_reserve()");
     refuse_when_off()?;
-    let mut reserve = Reserve::read(call)?;
+    answered(Reserve::read(call)?)
+}
+
+/// idem_propose: `call` has the parameters of idem_reserve.
+pub(super) fn propose(call: &Call, proposer: Option<Datum>) -> Result<Datum> {
+    refuse_when_off()?;
+    answered(Reserve { proposes: true, proposer, ..Reserve::read(call)? })
+}
+
+/// Looks until there is an answer, or the caller's patience is over.
+fn answered(mut reserve: Reserve) -> Result<Datum> {
     let mut contested = false;
     let row = loop {
         server::serve_interrupts();
@@ -182,7 +198,8 @@ impl<'a> Reserve<'a> {
         }
         let wait = call.seconds(at::WAIT)?.unwrap_or(0);
         let wait = Duration::from_micros(wait.max(0) as u64).min(settings::max_wait());
-        let store_request = call.bool(at::STORE_REQUEST).unwrap_or(current.requires_approval);
+        let store_request = call.bool(at::STORE_REQUEST);
+        let proposal = current.requires_approval;
         let ask = Ask {
             fingerprint: action_fingerprint(&request, &action_type, tenant, actor, target),
             scheme: SCHEME,
@@ -198,6 +215,9 @@ impl<'a> Reserve<'a> {
             call,
             action_id: action_id(tenant, key),
             must_mark: current.marks_dispatch,
+            proposes: false,
+            proposer: None,
+            store_request,
             current,
             ask,
             attempt_id_given: given.is_some(),
@@ -211,7 +231,9 @@ impl<'a> Reserve<'a> {
                 workflow_id: call.stored(at::WORKFLOW_ID),
                 session_id: call.stored(at::SESSION_ID),
                 payload_version: call.stored(at::PAYLOAD_VERSION),
-                request: call.stored(at::REQUEST).filter(|_| store_request),
+                // An approver has to see it, whatever becomes of it afterwards.
+                request: call.stored(at::REQUEST).filter(|_| proposal || store_request == Some(true)),
+                request_until_decided: proposal && store_request == Some(false),
             },
             patience: Patience {
                 since: None,
@@ -244,10 +266,13 @@ impl<'a> Reserve<'a> {
             return Ok(Look::Twin);
         }
         check_policy_version(self.call.int(at::POLICY_VERSION), &self.current)?;
+        if self.current.requires_approval {
+            self.check_proposal()?;
+        }
         self.make_token();
         server::assign_transaction_id();
         let now = server::clock();
-        let step = transition(None, &Event::Reserve(self.ask), Policies::same(&self.current), now)?;
+        let step = transition(None, &self.event(), Policies::same(&self.current), now)?;
         let Some(new) = &step.next else { return Ok(Look::Again) };
         if ledger.insert(self.action_id, new, &self.texts) {
             if new.attempt > 0 {
@@ -262,7 +287,7 @@ impl<'a> Reserve<'a> {
                 self.action_id,
                 new.attempt,
                 &step.events,
-                Report::default(),
+                Report { name: self.proposer, ..Report::default() },
                 now,
             )?;
             return self.decided(step.answer, new, None).map(Look::Answered);
@@ -291,10 +316,13 @@ impl<'a> Reserve<'a> {
         self.must_mark = policies.granted.marks_dispatch;
         self.ask.attempt_id_used = self.has_been_used(&entry)?;
         self.ask.carried = entry.action.flags.carried;
-        let event = Event::Reserve(self.ask);
-        let step = transition(Some(&entry.action), &event, policies, server::clock())?;
+        let step = transition(Some(&entry.action), &self.event(), policies, server::clock())?;
         let Answer::Decided(decision, wait) = step.answer else { return Ok(Look::Again) };
-        let moves = step.next.is_some() || decision.owns();
+        // An approver has to see the request: one that was not kept is kept again.
+        let fills = decision == Decision::AwaitingApproval
+            && entry.request().is_none()
+            && self.texts.request.is_some();
+        let moves = step.next.is_some() || decision.owns() || fills;
         let locks = moves || (server::repeatable_read() && !entry.action.state.is_terminal());
         if !locks {
             self.log_conflict(decision);
@@ -306,7 +334,8 @@ impl<'a> Reserve<'a> {
         self.make_token();
         server::assign_transaction_id();
         let now = server::clock();
-        let step = transition(Some(&entry.action), &Event::Reserve(self.ask), policies, now)?;
+        let step = transition(Some(&entry.action), &self.event(), policies, now)?;
+        let proposed = matches!(step.answer, Answer::Decided(Decision::AwaitingApproval, _));
         let granted = matches!(step.answer, Answer::Decided(Decision::Execute, _));
         if granted {
             self.must_mark = current.marks_dispatch;
@@ -314,13 +343,17 @@ impl<'a> Reserve<'a> {
         let reconciles = matches!(step.answer, Answer::Decided(Decision::Reconcile, _));
         let outcome = Outcome {
             worker: self.texts.worker.filter(|_| granted),
-            request: self.texts.request.filter(|_| granted),
+            request: self
+                .texts
+                .request
+                .filter(|_| proposed || (granted && self.store_request != Some(false))),
             ..Outcome::default()
         };
         // Who carries it out stands in the ledger, who finds out in the history.
         let report = Report { note: self.texts.worker.filter(|_| reconciles), ..Report::default() };
         let changed = match step.next {
             Some(_) => apply(self.call, ledger, &entry, &step, outcome, report, now)?,
+            None if fills && proposed => ledger.update(&entry, &entry.action, outcome),
             None => ledger.lock(&entry, false),
         };
         match changed {
@@ -332,6 +365,28 @@ impl<'a> Reserve<'a> {
                 self.decided(step.answer, action, Some(&entry)).map(Look::Answered)
             }
         }
+    }
+
+    fn event(&self) -> Event<'static> {
+        if self.proposes { Event::Propose(self.ask) } else { Event::Reserve(self.ask) }
+    }
+
+    /// What an approver will need of a new proposal.
+    fn check_proposal(&self) -> Result<()> {
+        let refused = |message, hint| Err(Error::new(Code::InvalidParameter, message).hint(hint));
+        if self.texts.request.is_none() {
+            return refused(
+                "an action that needs approval must come with its request",
+                "Pass request: an approver cannot look at a fingerprint.",
+            );
+        }
+        if self.current.distinct_approver == Distinct::Name && self.proposer.is_none() {
+            return refused(
+                "the action type tells proposer and approver apart by name, and no proposer is named",
+                "Put it forward with idem_propose(…, proposer => …), then reserve it.",
+            );
+        }
+        Ok(())
     }
 
     /// The token a grant will carry: made only once a grant is near, random bytes are not free.

@@ -62,6 +62,11 @@ impl Values {
         self.set(n, value.map(pg_sys::Datum::from));
     }
 
+    /// integer
+    pub fn int(&self, n: usize) -> Option<i32> {
+        self.datum(n).map(|datum| datum.value() as i32)
+    }
+
     /// A count; NULL stands for 0, which costs no byte.
     pub fn count(&self, n: usize) -> i32 {
         self.datum(n).map_or(0, |datum| datum.value() as i32)

@@ -40,6 +40,7 @@ pub(super) const SPEC: Spec = Spec {
         Column("reconcile_id", Type::Uuid),
         Column("reconcile_lease_expires_at", Type::Time),
         Column("approval_expires_at", Type::Time),
+        Column("approval_policy_version", Type::Int),
         Column("forgiven", Type::Int),
         Column("flags", Type::Int),
         Column("state", Type::Letter),
@@ -89,14 +90,15 @@ pub(super) mod at {
     pub const RECONCILE_ID: usize = 30;
     pub const RECONCILE_LEASE_EXPIRES_AT: usize = 31;
     pub const APPROVAL_EXPIRES_AT: usize = 32;
-    pub const FORGIVEN: usize = 33;
-    pub const FLAGS: usize = 34;
-    pub const STATE: usize = 35;
-    pub const ENDED_AT: usize = 36;
-    pub const EXPIRES_AT: usize = 37;
-    pub const RESOURCE_ID: usize = 38;
-    pub const EXTERNAL_REQUEST_ID: usize = 39;
-    pub const REASON: usize = 40;
-    pub const ERROR: usize = 41;
-    pub const RESPONSE: usize = 42;
+    pub const APPROVAL_POLICY_VERSION: usize = 33;
+    pub const FORGIVEN: usize = 34;
+    pub const FLAGS: usize = 35;
+    pub const STATE: usize = 36;
+    pub const ENDED_AT: usize = 37;
+    pub const EXPIRES_AT: usize = 38;
+    pub const RESOURCE_ID: usize = 39;
+    pub const EXTERNAL_REQUEST_ID: usize = 40;
+    pub const REASON: usize = 41;
+    pub const ERROR: usize = 42;
+    pub const RESPONSE: usize = 43;
 }

@@ -46,9 +46,13 @@ const EVENTS: Spec = Spec {
         Column("response", Type::Jsonb),
         Column("evidence", Type::Jsonb),
         Column("candidates", Type::Jsonb),
+        Column("name", Type::Text),
     ],
     indexes: &[c"idem_event_pkey"],
 };
+
+/// The event's word that stands for a proposal.
+const PROPOSED: &str = "proposed";
 
 const ACTION_ID: usize = 0;
 const N: usize = 1;
@@ -70,6 +74,8 @@ pub struct Report {
     pub evidence: Option<Datum>,
     /// Several things that might be it.
     pub candidates: Option<Datum>,
+    /// The name given for whoever says so.
+    pub name: Option<Datum>,
 }
 
 fn of(action_id: Uuid) -> [Key; 1] {
@@ -176,10 +182,36 @@ pub fn add_events(
             values.set(11, report.response);
             values.set(12, report.evidence);
             values.set(13, report.candidates);
+            values.set(14, report.name);
         }
         table.insert(&values);
     }
     Ok(())
+}
+
+/// Who put an action forward.
+pub struct Proposer {
+    /// The role that called the outermost function.
+    pub role: String,
+    /// The role that logged in.
+    pub session_role: String,
+    /// The name given.
+    pub name: Option<String>,
+}
+
+/// Who proposed `action_id`. Where it began without a proposal, whoever is on its record first stands for that.
+pub fn proposer(call: &Call, action_id: Uuid) -> Result<Option<Proposer>> {
+    let mut found = None;
+    Table::open(call, &EVENTS)?.each(0, &of(action_id), |row| {
+        let text = |n| Ok::<_, idem_rules::error::Error>(row.values.text(n)?.map(|text| text.into_owned()));
+        let proposed = text(4)?.as_deref() == Some(PROPOSED);
+        if proposed || found.is_none() {
+            let (role, session_role) = (text(5)?.unwrap_or_default(), text(6)?.unwrap_or_default());
+            found = Some(Proposer { role, session_role, name: text(14)? });
+        }
+        Ok(!proposed)
+    })?;
+    Ok(found)
 }
 
 /// What has been found out about `action_id` so far, in order, as a JSON array; `None` for nothing.

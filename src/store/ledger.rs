@@ -15,6 +15,9 @@ use crate::server::{Bound, Call, Changed, Key, Row, Table, Values};
 /// Bit of `flags` that no rule reads: a response was left out because it was too large.
 const RESPONSE_TOO_LARGE: i32 = 1 << 16;
 
+/// Bit of `flags` that no rule reads: the request is kept only until the proposal is decided.
+const REQUEST_UNTIL_DECIDED: i32 = 1 << 17;
+
 /// The ledger, open.
 pub struct Ledger(Table);
 
@@ -50,6 +53,8 @@ pub struct Texts {
     pub payload_version: Option<Datum>,
     /// The request itself, where it is kept.
     pub request: Option<Datum>,
+    /// The request is kept only until the proposal is decided.
+    pub request_until_decided: bool,
 }
 
 /// What an attempt's end brings along.
@@ -140,6 +145,9 @@ impl Ledger {
             values.set(column, datum);
         }
         write_moving(&mut values, action);
+        if texts.request_until_decided {
+            values.set_count(at::FLAGS, action.flags.to_bits() | REQUEST_UNTIL_DECIDED);
+        }
         self.0.insert_unless_present(&values)
     }
 
@@ -147,6 +155,7 @@ impl Ledger {
     pub fn update(&self, entry: &Entry, next: &Action, outcome: Outcome) -> Changed {
         let mut values = entry.row.values.clone();
         let flags = values.count(at::FLAGS) & RESPONSE_TOO_LARGE;
+        let until_decided = values.count(at::FLAGS) & REQUEST_UNTIL_DECIDED;
         write_moving(&mut values, next);
         // What went wrong belongs to the attempt that ends now, and goes with the next one's end.
         if next.state != entry.action.state && next.state != State::Started {
@@ -163,7 +172,10 @@ impl Ledger {
             _ => flags,
         };
         let too_large = if outcome.response_too_large { RESPONSE_TOO_LARGE } else { flags };
-        values.set_count(at::FLAGS, next.flags.to_bits() | too_large);
+        values.set_count(at::FLAGS, next.flags.to_bits() | too_large | until_decided);
+        if until_decided != 0 && next.state != State::Proposed {
+            values.set(at::REQUEST, None);
+        }
         if next.attempt != entry.action.attempt {
             values.set(at::WORKER, None);
         }
@@ -217,6 +229,7 @@ fn write_moving(values: &mut Values, action: &Action) {
     values.set_uuid(at::RECONCILE_ID, action.reconcile_id);
     values.set_time(at::RECONCILE_LEASE_EXPIRES_AT, action.reconcile_lease_expires_at);
     values.set_time(at::APPROVAL_EXPIRES_AT, action.approval_expires_at);
+    values.set(at::APPROVAL_POLICY_VERSION, action.approval_policy_version.map(Datum::from));
     values.set_count(at::FORGIVEN, action.forgiven);
     values.set_count(at::FLAGS, action.flags.to_bits());
     values.set_letter(at::STATE, action.state.code());
@@ -277,6 +290,7 @@ impl Entry {
             reconcile_id: values.uuid(at::RECONCILE_ID),
             reconcile_lease_expires_at: values.time(at::RECONCILE_LEASE_EXPIRES_AT),
             approval_expires_at: values.time(at::APPROVAL_EXPIRES_AT),
+            approval_policy_version: values.int(at::APPROVAL_POLICY_VERSION),
             forgiven: values.count(at::FORGIVEN),
             flags: Flags::from_bits(values.count(at::FLAGS)),
             resource_id: values.text(at::RESOURCE_ID)?.map(|text| text.into_owned()),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use idem_rules::error::{Code, Error, Result};
-use idem_rules::policy::{Class, Effect, Policy};
+use idem_rules::policy::{Class, Distinct, Effect, Policy};
 use pgrx::pg_sys::Datum;
 
 use crate::server::{self, Bound, Call, Column, Key, Row, Spec, Table, Type};
@@ -139,6 +139,7 @@ fn read(row: Row) -> Result<Policy> {
         backoff_cap: span(10),
         requires_approval: values.flag(11),
         approval_ttl: span(12),
+        distinct_approver: Distinct::from_word(values.text(13)?.as_deref().unwrap_or_default()),
         marks_dispatch: values.flag(14),
         provider_key_window: span(15),
         settle_delay: span(16),

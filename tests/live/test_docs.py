@@ -240,7 +240,7 @@ def test_views_are_those_of_the_extension(catalog):
 def test_capabilities_are_those_of_the_extension(conn):
     listed = {cells[0].strip("`"): re.findall(r"`(\w+)`", cells[1]) for cells in columns(sections(README)["Roles"])[1:]
               if cells[0].startswith("`")}
-    assert set(listed) == {"execute", "relay", "reconcile", "operate", "read"}
+    assert set(listed) == {"execute", "relay", "reconcile", "approve", "operate", "read"}
     for capability, objects in listed.items():
         held = value(conn, "SELECT idem_capability(%s)", (capability,))
         held = [name for _, name in (object.split() for object in held)]

@@ -37,7 +37,8 @@ pub(crate) fn carry(action: &Action, here: bool, policies: Policies, now: Time) 
         _ => Step::to(action.clone(), Answer::Nothing),
     };
     let next = step.next.get_or_insert_with(|| action.clone());
-    next.flags = Flags { carried: true, ..next.flags };
+    // What was withdrawn ends here, message or not.
+    next.flags = Flags { carried: !next.state.is_terminal(), ..next.flags };
     step.answer = Answer::State(next.state);
     Ok(step.event("carried"))
 }

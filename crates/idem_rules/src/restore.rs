@@ -34,6 +34,7 @@ pub(crate) fn restore(action: &Action, policies: Policies, now: Time) -> Step {
         reconcile_id: None,
         reconcile_lease_expires_at: None,
         approval_expires_at: None,
+        approval_policy_version: None,
         flags: Flags {
             open_before: true,
             own_closed: false,

@@ -47,7 +47,7 @@ SELECT granted FROM idem_reserve('errors secret', '{"secret": 1}', fingerprint =
 SELECT granted FROM idem_reserve('errors secret', fingerprint => '\x00');
 SELECT granted FROM idem_reserve('errors secret', '{}', attempt_id => '00000000-0000-0000-0000-000000000000');
 SELECT granted FROM idem_reserve('errors secret', '{}', lease_seconds => 0);
-SELECT granted FROM idem_reserve('errors secret', '{}', lease_seconds => 3601);
+SELECT granted FROM idem_reserve('errors lease', '{}', lease_seconds => 3601);
 SELECT granted FROM idem_reserve('errors secret', '{}', ttl_seconds => 'NaN');
 SELECT idem_fail(idem_action_id('errors reconcile'), :'one', 'timeout');
 SELECT idem_add_evidence(idem_action_id('errors reconcile'), :'one', 'maybe');

@@ -12,12 +12,12 @@ SELECT idem_mark_unknown(idem_action_id('fail_sticky again'), :'one');
 SELECT pg_sleep(0.02);
 SELECT name, decision, attempt FROM unnest('{final,again,not sent,released}'::text[]) AS name,
     LATERAL idem_reserve('fail_sticky ' || name, '{}', action_type => 'fail_sticky', attempt_id => :'two');
-SELECT idem_fail(idem_action_id('fail_sticky final'), :'two', 'refused', '{"code": 1}');
+SELECT idem_fail(idem_action_id('fail_sticky final'), :'two', 'refused', '{"code": 1}', retry_after_seconds => 0);
 SELECT idem_fail(idem_action_id('fail_sticky again'), :'two', 'refused', '{"code": 1}', true, 0);
 SELECT idem_fail(idem_action_id('fail_sticky not sent'), :'two', 'not_sent', '{"code": 1}', true, 0, true);
 SELECT idem_release(idem_action_id('fail_sticky released'), :'two');
 -- Again: the same answer.
-SELECT idem_fail(idem_action_id('fail_sticky final'), :'two', 'refused', '{"code": 1}');
+SELECT idem_fail(idem_action_id('fail_sticky final'), :'two', 'refused', '{"code": 1}', retry_after_seconds => 0);
 SELECT idem_release(idem_action_id('fail_sticky released'), :'two');
 SELECT key, state FROM idem_actions WHERE key LIKE 'fail\_sticky %' ORDER BY key;
 -- The provider's key stays: an outcome is open under it.
@@ -56,6 +56,8 @@ SELECT decision FROM idem_reserve('fail_sticky own', '{}', action_type => 'fail_
 SELECT idem_mark_unknown(idem_action_id('fail_sticky own'), :'one');
 SELECT decision FROM idem_reserve('fail_sticky own', '{}', action_type => 'fail_sticky', attempt_id => :'two');
 SELECT idem_mark_unknown(idem_action_id('fail_sticky own'), :'two');
-SELECT idem_fail(idem_action_id('fail_sticky own'), :'two', 'refused');
+SELECT idem_fail(idem_action_id('fail_sticky own'), :'two', 'refused', retry_after_seconds => 60);
 SELECT idem_fail(idem_action_id('fail_sticky own'), :'one', 'refused');
 SELECT state FROM idem_status('fail_sticky own');
+-- Whoever repeats it waits first, as after any failure.
+SELECT decision, retry_after_seconds > 0 AS wait FROM idem_reserve('fail_sticky own', '{}', action_type => 'fail_sticky', attempt_id => :'three');

@@ -1,12 +1,12 @@
--- Views: no payload, no attempt_id; security_barrier; states as of now.
+-- Views: no payload (but for approvers), no attempt_id; security_barrier; states as of now.
 \set one 11111111-1111-4111-8111-111111111111
 \set two 22222222-2222-4222-8222-222222222222
 SELECT c.relname, a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
 JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
     AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_idem')
-WHERE c.relkind = 'v' AND (attname IN ('attempt_id', 'reconcile_id', 'request', 'response', 'error', 'evidence', 'candidates', 'fingerprint', 'provider_key')
+WHERE c.relkind = 'v' AND c.relname <> 'idem_proposals' AND (attname IN ('attempt_id', 'reconcile_id', 'request', 'response', 'error', 'evidence', 'candidates', 'fingerprint', 'provider_key')
     OR a.atttypid IN ('jsonb'::regtype, 'json'::regtype, 'bytea'::regtype));
-SELECT c.relname, c.reloptions FROM pg_class AS c WHERE c.relkind = 'v' AND c.relname IN ('idem_actions', 'idem_attempts', 'idem_unresolved', 'idem_overdue') ORDER BY 1;
+SELECT c.relname, c.reloptions FROM pg_class AS c WHERE c.relkind = 'v' AND c.relname IN ('idem_actions', 'idem_policy', 'idem_proposals', 'idem_attempts', 'idem_unresolved', 'idem_overdue') ORDER BY 1;
 
 SELECT policy_version FROM idem_register_action_type('views', 'idempotent_mutation', ttl => '0 s');
 SELECT policy_version FROM idem_register_action_type('views late', 'reversible', resolve_deadline => '0 s');

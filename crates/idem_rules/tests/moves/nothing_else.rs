@@ -187,7 +187,9 @@ fn same_action(before: &Action, after: &Action, name: &str) {
 fn allowed(event: &str) -> Vec<State> {
     use State::*;
     match event {
-        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" | "propose" | "restore" => STATES.to_vec(),
+        "reserve" | "conflict" | "reconcile" | "visit" | "withdraw" | "propose" | "restore" => {
+            STATES.to_vec()
+        }
         "commit" | "commit other" => vec![Started, Unknown, Committed],
         "mark_unknown" => vec![Started, Unknown],
         "fail" | "not_sent" => vec![Started, Unknown, Retryable, Failed, Rejected],

@@ -18,7 +18,17 @@ const REMEMBERED: usize = 4096;
 /// Action types whose conflicts are counted apart for logging.
 const LOGGED_TYPES: usize = 100;
 
+/// A message that a consumer has accepted as new.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Its id.
+    pub message_id: String,
+    /// Who consumes it.
+    pub consumer: String,
+}
+
 thread_local! {
+    static ACCEPTED: RefCell<Option<Message>> = const { RefCell::new(None) };
     static GRANTED: RefCell<HashMap<Uuid, Uuid>> = RefCell::default();
     static TOO_MANY: Cell<bool> = const { Cell::new(false) };
     static CONFLICTS: RefCell<HashMap<String, Time>> = RefCell::default();
@@ -32,11 +42,24 @@ pub fn watch_transactions() {
             if open {
                 server::force_sync_commit();
             }
-        } else if open {
+            return;
+        }
+        ACCEPTED.with_borrow_mut(|accepted| accepted.take());
+        if open {
             GRANTED.with_borrow_mut(HashMap::clear);
             TOO_MANY.set(false);
         }
     });
+}
+
+/// Remembers the message that this transaction accepted last: what it reserves from now on comes from that.
+pub fn accepted(message: Message) {
+    ACCEPTED.set(Some(message));
+}
+
+/// The message that this transaction accepted last.
+pub fn accepted_last() -> Option<Message> {
+    ACCEPTED.with_borrow(Clone::clone)
 }
 
 /// Remembers that this transaction was granted an attempt.

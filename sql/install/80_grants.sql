@@ -24,7 +24,7 @@ BEGIN
             'FUNCTION idem_hold', 'FUNCTION idem_unhold', 'FUNCTION idem_bind_tenant', 'FUNCTION idem_unbind_tenant',
             'FUNCTION idem_after_restore', 'FUNCTION idem_create_outbox', 'FUNCTION idem_make_outbox', 'FUNCTION idem_register_outbox']
         WHEN 'read' THEN ARRAY['FUNCTION idem_state_word', 'FUNCTION idem_sees_tenant', 'FUNCTION idem_preloaded', 'FUNCTION idem_when_unknown', 'TABLE idem_policy', 'TABLE idem_actions', 'TABLE idem_attempts', 'TABLE idem_unresolved',
-            'TABLE idem_overdue', 'TABLE idem_compensations', 'TABLE idem_metrics', 'FUNCTION idem_live_counts', 'TABLE idem_conflicts', 'FUNCTION idem_recent_conflicts', 'FUNCTION idem_trace', 'TABLE idem_worker_status', 'TABLE idem_holds', 'TABLE idem_bindings']
+            'TABLE idem_overdue', 'TABLE idem_compensations', 'TABLE idem_lineage', 'TABLE idem_metrics', 'FUNCTION idem_live_counts', 'TABLE idem_conflicts', 'FUNCTION idem_recent_conflicts', 'FUNCTION idem_trace', 'TABLE idem_worker_status', 'TABLE idem_holds', 'TABLE idem_bindings']
     END;
 END
 $$;

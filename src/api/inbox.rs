@@ -11,6 +11,7 @@ use pgrx::pg_sys::Datum;
 use super::bind::refuse_foreign;
 use super::fingerprint::digest;
 use crate::server::{self, Call, Jsonb, Rows, Value};
+use crate::session::{self, Message};
 use crate::store::inbox::{Inbox, Name};
 
 /// `idem_inbox_accept(consumer, message_id, payload, tenant)`
@@ -21,6 +22,12 @@ pub fn idem_inbox_accept(call: &Call) -> Result<Datum> {
     check_id(call.name(1), &message_id)?;
     let name = Name { message_id: call.stored(1).ok_or_else(|| call.null(1))?, consumer, tenant };
     let (accepted, at) = accept(&Inbox::open(call)?, name, call.jsonb(2))?;
+    // Rolled back to a savepoint, the acceptance is gone and this is not: then the message is new again, and whatever is
+    // reserved in the meantime was led to by it all the same.
+    if accepted == Accepted::New {
+        let consumer = call.required_text(0)?.into_owned();
+        session::accepted(Message { message_id: message_id.into_owned(), consumer });
+    }
     call.row([Value::Text(Cow::Borrowed(accepted.word())), Value::Time(at)])
 }
 

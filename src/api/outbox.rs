@@ -17,6 +17,7 @@ use super::attempt::{Brought, move_action};
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Rows, Value};
 use crate::session;
+use crate::store::lineage::{self, Direction};
 use crate::store::outbox::{self, Content, New, Options, Outbox};
 
 /// `idem_register_outbox(outbox, ordered, max_attempts, keep_delivered, notify_channel)`
@@ -204,13 +205,14 @@ impl<'a> Put<'a> {
     fn linked(&self, content: Content) -> Result<(Content, New)> {
         let mut new = New { id: message_id(), carries: false };
         let Some(action_id) = content.action_id else { return Ok((content, new)) };
-        let (here, key) = (Cell::new(false), Cell::new(None));
+        let (here, key, tenant) = (Cell::new(false), Cell::new(None), Cell::new(None));
         let (step, _) = move_action(
             self.call,
             (action_id, None),
             |_| Event::Carry { here: here.get() },
             |entry, _| {
                 key.set(entry.key());
+                tenant.set(entry.tenant());
                 here.set(session::was_granted_here(action_id, entry.action.attempt_id, entry.writer()));
                 Ok(())
             },
@@ -220,6 +222,8 @@ impl<'a> Put<'a> {
         if new.carries {
             session::ended(action_id);
         }
+        let (id, place, now) = (new.id.to_string(), self.outbox.name(), server::clock());
+        lineage::link(self.call, action_id, Direction::Out, &id, place, tenant.get(), now)?;
         Ok((Content { key: key.get(), ..content }, new))
     }
 

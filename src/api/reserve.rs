@@ -25,6 +25,7 @@ use super::{Judged, seconds};
 use crate::server::{self, Call, Changed, Count, Tick, Value};
 use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome, Texts, misnamed};
+use crate::store::lineage::{self, Direction};
 use crate::store::{apply::apply, count, installation, open::OpenActions, policy};
 use crate::{session, settings};
 
@@ -456,6 +457,13 @@ impl<'a> Reserve<'a> {
         };
         if decision.owns() {
             session::granted(self.action_id, self.ask.attempt_id);
+        }
+        if matches!(decision, Decision::Execute | Decision::AwaitingApproval)
+            && let Some(message) = session::accepted_last()
+        {
+            let (id, consumer) = (&message.message_id, &message.consumer);
+            let tenant = self.texts.tenant;
+            lineage::link(self.call, self.action_id, Direction::In, id, consumer, tenant, server::clock())?;
         }
         self.answer(decision, wait, Some(action), entry)
     }

@@ -17,6 +17,7 @@ use crate::store::cursor::Cursor;
 use crate::store::history::{self, Report};
 use crate::store::inbox::Inbox;
 use crate::store::ledger::{Entry, Ledger, Outcome};
+use crate::store::lineage;
 use crate::store::open::OpenActions;
 
 /// Rows a call visits unless told otherwise.
@@ -279,6 +280,7 @@ impl Sweep<'_> {
             Answer::Remove => {
                 history::remove(self.call, action_id)?;
                 compensation::remove(self.call, action_id)?;
+                lineage::remove(self.call, action_id)?;
                 OpenActions::open(self.call)?.forget(action_id);
                 self.swept.removed += 1;
             }

@@ -11,6 +11,7 @@ pub mod hold;
 pub mod inbox;
 pub mod installation;
 pub mod ledger;
+pub mod lineage;
 pub mod open;
 pub mod outbox;
 pub mod policy;

@@ -1,0 +1,67 @@
+//! Which messages an action came from, and which came from it: `idem_link`.
+
+use idem_rules::action::Time;
+use idem_rules::error::Result;
+use pgrx::pg_sys::Datum;
+use uuid::Uuid;
+
+use crate::server::{self, Bound, Call, Column, Key, Spec, Table, Type, Values};
+
+const SPEC: Spec = Spec {
+    place: 11,
+    name: c"idem_link",
+    columns: &[
+        Column("action_id", Type::Uuid),
+        Column("direction", Type::Text),
+        Column("message_id", Type::Text),
+        Column("place", Type::Text),
+        Column("tenant", Type::Text),
+        Column("at", Type::Time),
+    ],
+    indexes: &[c"idem_link_pkey", c"idem_link_message_id"],
+};
+
+/// Which way a message went.
+#[derive(Clone, Copy)]
+pub enum Direction {
+    /// The action was reserved by whoever accepted the message.
+    In,
+    /// The message was put into an outbox with the action's id.
+    Out,
+}
+
+/// Writes down that a message and an action belong together. `place` is the consumer or the outbox.
+pub fn link(
+    call: &Call,
+    action_id: Uuid,
+    direction: Direction,
+    message_id: &str,
+    place: &str,
+    tenant: Option<Datum>,
+    now: Time,
+) -> Result<()> {
+    let mut values = Values::new();
+    values.set_uuid(0, Some(action_id));
+    values.set_text(
+        1,
+        Some(match direction {
+            Direction::In => "in",
+            Direction::Out => "out",
+        }),
+    );
+    values.set_text(2, Some(message_id));
+    values.set_text(3, Some(place));
+    values.set(4, tenant.or_else(|| Some(server::text_datum(""))));
+    values.set_time(5, Some(now));
+    Table::open(call, &SPEC)?.insert_unless_present(&values);
+    Ok(())
+}
+
+/// Removes the links of an action that is removed itself.
+pub fn remove(call: &Call, action_id: Uuid) -> Result<()> {
+    let table = Table::open(call, &SPEC)?;
+    table.each(0, &[Key(1, Bound::Uuid(action_id))], |row| {
+        table.delete(&row);
+        Ok(true)
+    })
+}

@@ -23,6 +23,7 @@ mod magic {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _PG_init() {
     settings::define();
+    server::guard_drops();
     session::watch_transactions();
     worker::register();
 }

@@ -42,6 +42,7 @@ static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::n
 static NAPTIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1_000);
 static INBOX_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
+static ALLOW_DROP: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REQUIRE_ACTION_TYPE: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Makes the settings known to the server.
@@ -97,6 +98,14 @@ pub fn define() {
         c"Refuses action types that are not registered.",
         c"Otherwise an unregistered type always reconciles.",
         &REQUIRE_ACTION_TYPE,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_idem.allow_drop",
+        c"Lets the extension be dropped although its ledger has actions that have not ended.",
+        c"What they did would be forgotten, and done again.",
+        &ALLOW_DROP,
         GucContext::Suset,
         GucFlags::default(),
     );
@@ -178,6 +187,11 @@ pub fn require_action_type() -> bool {
 /// `pg_idem.inbox_retention`
 pub fn inbox_retention() -> Span {
     i64::from(INBOX_RETENTION.get()) * SECOND
+}
+
+/// `pg_idem.allow_drop`
+pub fn allow_drop() -> bool {
+    ALLOW_DROP.get()
 }
 
 /// `pg_idem.naptime`

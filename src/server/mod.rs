@@ -11,6 +11,7 @@
 pub mod background;
 mod call;
 mod catalog;
+mod drop;
 pub mod query;
 mod raise;
 mod role;
@@ -25,6 +26,7 @@ mod xact;
 
 pub use call::{Body, Call, Jsonb, Value, enter, finfo};
 pub use catalog::{Column, Spec, Type, generation};
+pub use drop::guard_drops;
 pub use raise::{log, warn};
 pub use role::{Role, inherits, outer_role, role_generation, session_role};
 pub use rows::Rows;

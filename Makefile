@@ -51,7 +51,8 @@ CARGO = PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo
 # Every name in the script is qualified. A procedure that commits cannot have a SET clause, and idem_create_outbox asks for
 # the caller's search_path; their bodies are qualified too.
 PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all()' \
-	--proc-without-search-path 'extschema.idem_create_outbox(name text,ordered boolean,max_attempts integer,keep_delivered interval,notify_channel text)'
+	--proc-without-search-path 'extschema.idem_create_outbox(name text,ordered boolean,max_attempts integer,keep_delivered interval,notify_channel text)' \
+	--proc-without-search-path 'extschema.idem_once(key text,request jsonb,routine regprocedure,tenant text,action_type text,actor text,target text,ttl_seconds double precision,wait_seconds double precision,worker text,workflow_id text,session_id text,payload_version text,policy_version integer,store_request boolean)'
 
 .PHONY: all install uninstall installcheck setup test demo lint bench versions crash freeze mutants clean
 .DELETE_ON_ERROR:

@@ -4,7 +4,7 @@ CREATE FUNCTION @extschema@.idem_capability(capability text) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN CASE capability
-        WHEN 'execute' THEN ARRAY['FUNCTION idem_reserve', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown',
+        WHEN 'execute' THEN ARRAY['FUNCTION idem_reserve', 'FUNCTION idem_once', 'FUNCTION idem_once_call', 'FUNCTION idem_commit', 'FUNCTION idem_mark_unknown',
             'FUNCTION idem_dispatch', 'FUNCTION idem_fail', 'FUNCTION idem_renew', 'FUNCTION idem_release', 'FUNCTION idem_add_evidence',
             'FUNCTION idem_status', 'FUNCTION idem_status_by_id', 'FUNCTION idem_action_id', 'FUNCTION idem_key',
             'FUNCTION idem_canonical', 'FUNCTION idem_fingerprint', 'FUNCTION idem_fingerprint_text',

@@ -25,7 +25,7 @@ README, DESIGN = ROOT / "README.md", ROOT / "DESIGN.md"
 PAGES = sorted(ROOT.glob("*.md"))
 # Functions of the extension that nobody calls; they serve its views and functions. So do all trigger functions.
 INTERNAL = {"idem_live_counts", "idem_recent_conflicts", "idem_flush_counts", "idem_add_up_counts",
-            "idem_capability", "idem_check_capabilities", "idem_check_library", "idem_has_capability",
+            "idem_capability", "idem_check_capabilities", "idem_check_library", "idem_has_capability", "idem_once_call",
             "idem_library_version", "idem_microseconds", "idem_sweep_lapses", "idem_when_unknown",
             "idem_make_outbox", "idem_preloaded", "idem_register_outbox", "idem_sees_tenant", "idem_state_word", "idem_visit"}
 
@@ -188,7 +188,7 @@ def test_functions_are_those_of_the_extension(catalog, conn):
     assert set(listed) == set(catalog["functions"]) - triggers - INTERNAL
     for name, (arguments, errors) in listed.items():
         function = catalog["functions"][name]
-        types = {"text", "jsonb", "uuid", "bytea", "boolean", "int", "float8", "interval", "regrole", "text[]", "uuid[]",
+        types = {"text", "jsonb", "uuid", "bytea", "boolean", "int", "float8", "interval", "regrole", "regprocedure", "text[]", "uuid[]",
                  "jsonb[]", "timestamptz"}
         words = [word for part in arguments.split(",") for word in part.split() if word not in types | {"VARIADIC"}]
         assert words == function.parameters[:function.count], name

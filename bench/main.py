@@ -11,7 +11,7 @@ import time
 
 from harness import Options, say
 
-SECTIONS = ["cycle", "replay", "wal", "hot", "fingerprint", "memory", "sweep", "outbox", "big"]
+SECTIONS = ["cycle", "replay", "wal", "hot", "fingerprint", "memory", "sweep", "reconcile", "outbox", "big"]
 
 
 def main():

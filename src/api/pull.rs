@@ -1,5 +1,7 @@
 //! What the functions have in common that hand out actions to whoever comes by: reconcilers and pull workers.
 
+use std::time::{Duration, Instant};
+
 use idem_rules::action::{Action, DAY, Span, State, Time};
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::expiry::Queue;
@@ -26,8 +28,11 @@ const DEFAULT_ROWS: i32 = 10;
 /// Most actions that a call hands out: whoever takes more than he can do in a lease keeps them from others.
 const MOST_ROWS: i32 = 1000;
 
-/// Rows of the ledger that a call looks at for dead attempts.
-const LOOKS: usize = 1000;
+/// Rows of the ledger that a call looks at for dead attempts: so many at least, …
+const LOOKS: usize = 100;
+
+/// … and then on until it has spent this time on them.
+const LOOKING: Duration = Duration::from_millis(1);
 
 /// Dead attempts that a call turns into unknown outcomes.
 const LAPSES: usize = 100;
@@ -197,10 +202,11 @@ impl<'a> Pull<'a> {
         let visited_to = Cursor::peek(self.call, "lease")?;
         let from = if visited_to > now { now.saturating_sub(DAY) } else { visited_to };
         let (mut looks, mut reached, mut dead) = (0, from, Vec::new());
-        let mut all = true;
+        let (mut all, began) = (true, Instant::now());
         self.ledger.each_visit(from, now, |visit_at, entry| {
             // Rows of the same microsecond belong together.
-            if (looks >= LOOKS || dead.len() >= LAPSES) && visit_at != reached {
+            let enough = (looks >= LOOKS && began.elapsed() > LOOKING) || dead.len() >= LAPSES;
+            if enough && visit_at != reached {
                 all = false;
                 return Ok(false);
             }

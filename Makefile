@@ -11,6 +11,7 @@
 #   make crash           500 rounds of killing each of postmaster, primary, backends and clients under load (ROUNDS=…)
 #   make freeze          keep the install script of this version in sql/released
 #   make mutants         break each rule once and see that a test notices
+#   make model           every order of events in worlds larger than those of make test
 #
 # PG=16 takes another major version from Debian's directories, PG_CONFIG=/path/to/pg_config any other server.
 
@@ -54,7 +55,7 @@ PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all
 	--proc-without-search-path 'extschema.idem_create_outbox(name text,ordered boolean,max_attempts integer,keep_delivered interval,notify_channel text)' \
 	--proc-without-search-path 'extschema.idem_once(key text,request jsonb,routine regprocedure,tenant text,action_type text,actor text,target text,ttl_seconds double precision,wait_seconds double precision,worker text,workflow_id text,session_id text,payload_version text,policy_version integer,store_request boolean)'
 
-.PHONY: all install uninstall installcheck setup test demo lint bench versions crash freeze mutants clean
+.PHONY: all install uninstall installcheck setup test demo lint bench versions crash freeze mutants model clean
 .DELETE_ON_ERROR:
 
 all: $(LIBRARY) $(SCRIPT) $(UPDATES)
@@ -137,6 +138,10 @@ crash: setup
 
 mutants: setup
 	@$(VENV)/bin/python tests/mutants.py
+
+# IDEM_MODEL=word takes only the settings whose name contains the word.
+model:
+	IDEM_MODEL_SIZE=large cargo test --profile model --locked --package idem_model --test promises -- --nocapture
 
 clean:
 	rm -rf target

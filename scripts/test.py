@@ -1,4 +1,4 @@
-"""Runs suites and adds up what they counted: the rules crate, the SQL files, the live tests.
+"""Runs suites and adds up what they counted: the rules crate, its model, the SQL files, the live tests.
 
 `make test` calls this after it has installed the extension. Arguments name some of the suites: `test.py sql races`
 is what other majors get. A suite that fails does not keep the next one from
@@ -46,11 +46,20 @@ def checked(status, counts):
     return counts._replace(failed=1) if status != 0 and counts.failed == 0 else counts
 
 
-def rules():
-    """The pure crate, without a server."""
-    status, output = run(["cargo", "test", "--quiet", "--locked", "--package", "idem_rules"])
+def cargo_test(*words):
+    status, output = run(["cargo", "test", "--quiet", "--locked", *words])
     found = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
     return checked(status, Counts(*(sum(map(int, column)) for column in zip(*found))))
+
+
+def rules():
+    """The pure crate, without a server."""
+    return cargo_test("--package", "idem_rules")
+
+
+def model():
+    """The rules, model-checked: every order of events in small worlds, and faults that must be found."""
+    return cargo_test("--profile", "model", "--package", "idem_model", "--", "--nocapture")
 
 
 def sql():
@@ -87,7 +96,7 @@ def races():
 
 def main():
     results = {}
-    chosen = [globals()[name] for name in sys.argv[1:]] or [rules, sql, live]
+    chosen = [globals()[name] for name in sys.argv[1:]] or [rules, model, sql, live]
     for suite in chosen:
         print(f"\n=== {suite.__name__}: {suite.__doc__.splitlines()[0]}", flush=True)
         began = time.monotonic()

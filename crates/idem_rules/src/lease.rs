@@ -64,8 +64,7 @@ pub fn grant(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
         ttl: action.ttl.max(ask.ttl.filter(|ttl| *ttl > policies.current.ttl)),
         dispatched_at: None,
         due_at: None,
-        // Who said "unknown" before his lease was over may be sending until then, whoever comes after him.
-        settle_from: action.settle_from.filter(|_| open),
+        settle_from: if open { settles_from(action, policies) } else { None },
         probes: 0,
         probe_tries: 0,
         probed_at: None,
@@ -93,16 +92,32 @@ pub fn grant(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
     next
 }
 
+/// From when the settle delay counts for those who were granted before, once a new attempt is.
+///
+/// Who said "unknown" before his lease was over may be sending until then, whoever comes after him. A type that was
+/// given a shorter delay meanwhile leaves theirs as long as it was.
+fn settles_from(action: &Action, policies: Policies) -> Option<Time> {
+    let shorter_by = policies.granted.settle_delay.saturating_sub(policies.current.settle_delay);
+    if shorter_by <= 0 {
+        return action.settle_from;
+    }
+    let latest =
+        [action.settle_from, action.lease_expires_at, action.dispatched_at].into_iter().flatten().max();
+    latest.map(|latest| latest.saturating_add(shorter_by))
+}
+
 /// The action after its attempt ended with an open outcome at `ended_at` (lease end, or the mark).
 pub fn to_unknown(action: &Action, ended_at: Time, policies: Policies) -> Action {
     let granted = policies.granted;
     // Whoever reported early may still be sending until the lease is over.
     let latest = [action.lease_expires_at, action.dispatched_at, action.settle_from, Some(ended_at)];
+    // Nor does a mark that comes after the lease's end put off the deadline.
+    let overdue_from = action.lease_expires_at.map_or(ended_at, |end| end.min(ended_at));
     Action {
         state: State::Unknown,
         lease_expires_at: None,
         due_at: Some(ended_at),
-        deadline_at: action.deadline_at.or(Some(ended_at.saturating_add(granted.resolve_deadline))),
+        deadline_at: action.deadline_at.or(Some(overdue_from.saturating_add(granted.resolve_deadline))),
         settle_from: latest.into_iter().flatten().max(),
         flags: Flags {
             open_dispatched: any_dispatched(action, granted),

@@ -155,6 +155,40 @@ fn not_applied_counts_only_after_the_settle_delay() {
 }
 
 #[test]
+fn a_shorter_settle_delay_is_not_for_those_granted_before() {
+    let long = Policy { provider_key_window: 300 * SECOND, settle_delay: 200 * SECOND, ..careful() };
+    let short = Policy { version: 2, settle_delay: SECOND, ..long.clone() };
+    let changed = Policies { granted: &long, current: &short };
+    for (before, lease_end) in [(started(&long), T0 + LEASE), (unknown(&long), T0 + LEASE)] {
+        let again =
+            transition(Some(&before), &Event::Reserve(ask(2)), changed, lease_end).unwrap().next.unwrap();
+        assert_eq!((again.attempt, again.policy_version), (2, 2));
+        let lapsed = moved(&again, &VISIT, &short, lease_end + LEASE);
+        let settles = lapsed.settle_from.unwrap() + short.settle_delay;
+        assert_eq!(
+            settles,
+            lease_end + long.settle_delay,
+            "the first attempt's effect may take as long as it could"
+        );
+    }
+    // A longer one is for everybody.
+    let changed = Policies { granted: &short, current: &long };
+    let again = transition(Some(&unknown(&short)), &Event::Reserve(ask(2)), changed, T0 + LEASE).unwrap();
+    assert_eq!(again.next.unwrap().settle_from, unknown(&short).settle_from);
+}
+
+#[test]
+fn a_mark_after_the_end_of_the_lease_does_not_put_off_the_deadline() {
+    let policy = careful();
+    let deadline = Some(T0 + LEASE + policy.resolve_deadline);
+    let late = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + LEASE + 9 * SECOND);
+    assert_eq!((late.deadline_at, late.settle_from), (deadline, Some(T0 + LEASE + 9 * SECOND)));
+    assert_eq!(unknown(&policy).deadline_at, deadline);
+    let early = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + SECOND);
+    assert_eq!(early.deadline_at, Some(T0 + SECOND + policy.resolve_deadline));
+}
+
+#[test]
 fn not_applied_counts_only_from_a_probe_that_began_after_the_settle_delay() {
     let policy = Policy { probes_required: 1, ..careful() };
     let settled = T0 + LEASE + policy.settle_delay;

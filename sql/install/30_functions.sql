@@ -35,7 +35,7 @@ COMMENT ON FUNCTION @extschema@.idem_fail IS 'The effect definitely did not happ
 CREATE FUNCTION @extschema@.idem_renew(action_id uuid, attempt_id uuid, lease_seconds double precision = NULL)
 RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_renew IS 'The attempt needs more time. Returns the end of its lease. Errors: 22004, 22023, 25006, 40001, ID002, ID003, ID004.';
+COMMENT ON FUNCTION @extschema@.idem_renew IS 'The attempt needs more time. Returns the end of its lease. Errors: 22004, 22023, 25006, 40001, ID002, ID003, ID004, ID006.';
 
 CREATE FUNCTION @extschema@.idem_release(action_id uuid, attempt_id uuid) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';

@@ -24,7 +24,8 @@ def types(connect):
     for name, action_class, effect in [("local", "idempotent_mutation", "local"), ("ext", "deduplicated_creation", "external"),
                                        ("rev", "reversible", "external"), ("irrev", "irreversible", "external"),
                                        ("rev_local", "reversible", "local")]:
-        conn.execute("SELECT idem_register_action_type(%s, %s, %s)", (name, action_class, effect))
+        conn.execute("SELECT idem_register_action_type(%s, %s, %s, requires_approval => false, marks_dispatch => false)",
+                     (name, action_class, effect))
 
 
 @pytest.mark.parametrize("statement", [

@@ -7,7 +7,7 @@
 #   make demo            the same set-up, then the demonstration on a throw-away cluster
 #   make lint            formatting, clippy, the install script, licences of dependencies
 #   make bench           the benchmark
-#   make versions        the SQL suite and the races on PostgreSQL 16 and 18
+#   make versions        the SQL suite and the races on PostgreSQL 16 and 18, and pg_upgrade between them
 #   make crash           500 rounds of killing each of postmaster, primary, backends and clients under load (ROUNDS=…)
 #   make freeze          keep the install script of this version in sql/released
 #   make mutants         break each rule once and see that a test notices
@@ -129,6 +129,7 @@ bench: setup
 
 versions: setup
 	@scripts/versions.sh "16 18" sql races
+	@$(VENV)/bin/python scripts/test.py upgrade
 
 ROUNDS = 500
 crash: setup

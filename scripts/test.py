@@ -94,6 +94,11 @@ def races():
     return live(*map(str, sorted(ROOT.glob("tests/live/test_race_*.py"))), "tests/live/test_isolation.py")
 
 
+def upgrade():
+    """pg_upgrade between the servers of scripts/servers.txt."""
+    return live("tests/versions")
+
+
 def main():
     results = {}
     chosen = [globals()[name] for name in sys.argv[1:]] or [rules, model, sql, live]

@@ -65,14 +65,14 @@ CREATE FUNCTION @extschema@.idem_reconcile_next(
     worker text = NULL
 ) RETURNS SETOF @extschema@.idem_reconciliation
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_reconcile_next IS 'Leases due unknown actions to the caller, the nearest deadline first, each to one reconciler at a time. COMMIT before looking anything up; end each with idem_resolve. Errors: 0A000, 22023, 25006, 42501, 55000.';
+COMMENT ON FUNCTION @extschema@.idem_reconcile_next IS 'Leases due unknown actions to the caller, the nearest deadline first, each to one reconciler at a time. COMMIT before looking anything up; end each with idem_resolve. Errors: 0A000, 22023, 25006, 42501, 55000, ID008.';
 
 CREATE FUNCTION @extschema@.idem_due(
     max integer = 10, lease_seconds double precision = NULL, action_type text = NULL, tenant text = NULL,
     worker text = NULL
 ) RETURNS SETOF @extschema@.idem_due_action
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_due IS 'Grants the caller actions whose request is stored and that may start now: retryable, approved, or repeatable ones whose attempt died. COMMIT before the effects; end each as after idem_reserve. Errors: 0A000, 22023, 25006, 42501, 55000.';
+COMMENT ON FUNCTION @extschema@.idem_due IS 'Grants the caller actions whose request is stored and that may start now: retryable, approved, or repeatable ones whose attempt died. COMMIT before the effects; end each as after idem_reserve. Errors: 0A000, 22023, 25006, 42501, 55000, ID008.';
 
 CREATE FUNCTION @extschema@.idem_escalate(action_id uuid, note text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';

@@ -33,7 +33,7 @@ CREATE FUNCTION @extschema@.idem_inbox_accept(
     consumer text, message_id text, payload jsonb = NULL, tenant text = ''
 ) RETURNS @extschema@.idem_inbox_acceptance
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_inbox_accept IS 'Says whether a consumer sees a message for the first time, and remembers it if this transaction commits: handle a new one in the same transaction. A payload that differs from the first one''s is a conflict; NULL is not compared. Errors: 22004, 22023, 25006, 40001.';
+COMMENT ON FUNCTION @extschema@.idem_inbox_accept IS 'Says whether a consumer sees a message for the first time, and remembers it if this transaction commits: handle a new one in the same transaction. A payload that differs from the first one''s is a conflict; NULL is not compared. Errors: 22004, 22023, 25006, 40001, 42501, ID008.';
 
 CREATE FUNCTION @extschema@.idem_inbox_accept_many(
     consumer text, message_ids text[], payloads jsonb[] = NULL, tenant text = ''

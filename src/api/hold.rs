@@ -35,6 +35,15 @@ pub(super) fn refuse_when_off() -> Result<()> {
     if settings::mode() == Mode::Off { Err(switched_off()) } else { Ok(()) }
 }
 
+/// Refuses what begins something that no tenant or type is known of, unless the mode is on. Errors: ID008.
+pub(super) fn refuse_unless_on() -> Result<()> {
+    refuse_when_off()?;
+    match settings::mode() {
+        Mode::On => Ok(()),
+        _ => Err(Hold::Mode("replay_only").refusal()),
+    }
+}
+
 /// The two parameters that name a hold, checked.
 fn named(call: &Call) -> Result<(Scope, Datum)> {
     let scope = Scope::from_word(&call.required_text(0)?)?;

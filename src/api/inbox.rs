@@ -10,6 +10,7 @@ use pgrx::pg_sys::Datum;
 
 use super::bind::refuse_foreign;
 use super::fingerprint::digest;
+use super::hold::{holding, refuse_when_off};
 use crate::server::{self, Call, Jsonb, Rows, Value};
 use crate::session::{self, Message};
 use crate::store::inbox::{Inbox, Name};
@@ -21,7 +22,7 @@ pub fn idem_inbox_accept(call: &Call) -> Result<Datum> {
     let message_id = call.required_text(1)?;
     check_id(call.name(1), &message_id)?;
     let name = Name { message_id: call.stored(1).ok_or_else(|| call.null(1))?, consumer, tenant };
-    let (accepted, at) = accept(&Inbox::open(call)?, name, call.jsonb(2))?;
+    let (accepted, at) = accept(call, &Inbox::open(call)?, name, call.jsonb(2))?;
     // Rolled back to a savepoint, the acceptance is gone and this is not: then the message is new again, and whatever is
     // reserved in the meantime was led to by it all the same.
     if accepted == Accepted::New {
@@ -57,7 +58,7 @@ pub fn idem_inbox_accept_many(call: &Call) -> Result<Datum> {
     let mut answers = vec![None; ids.len()];
     for n in order {
         let name = Name { message_id: server::text_datum(&ids[n]), consumer, tenant };
-        answers[n] = Some(accept(&inbox, name, payloads[n])?);
+        answers[n] = Some(accept(call, &inbox, name, payloads[n])?);
     }
     for (id, (accepted, at)) in ids.iter().zip(answers.into_iter().flatten()) {
         rows.add([
@@ -71,6 +72,7 @@ pub fn idem_inbox_accept_many(call: &Call) -> Result<Datum> {
 
 /// The consumer and the tenant, checked, as stored.
 fn whose(call: &Call) -> Result<(Datum, Datum)> {
+    refuse_when_off()?;
     check_id(call.name(0), &call.required_text(0)?)?;
     check_tenant(call.text(3)?.as_deref())?;
     refuse_foreign(call, call.raw(3))?;
@@ -86,13 +88,16 @@ fn check_id(name: &str, value: &str) -> Result<()> {
     }
 }
 
-fn accept(inbox: &Inbox, name: Name, payload: Option<Jsonb>) -> Result<(Accepted, Time)> {
+fn accept(call: &Call, inbox: &Inbox, name: Name, payload: Option<Jsonb>) -> Result<(Accepted, Time)> {
     let payload = payload.map(digest).transpose()?;
     let payload = payload.as_ref().map(<[u8; 32]>::as_slice);
     server::assign_transaction_id();
     let now = server::clock();
-    Ok(match inbox.remember(name, now, payload)? {
-        None => (Accepted::New, now),
-        Some(seen) => (seen_before(seen.payload.as_deref(), payload), seen.first_seen_at),
+    // What was accepted is answered; what is new would be handled now. The error takes its row back.
+    let hold = holding(call, call.raw(3), b"")?;
+    Ok(match (inbox.remember(name, now, payload)?, hold) {
+        (None, Some(hold)) => return Err(hold.refusal()),
+        (None, None) => (Accepted::New, now),
+        (Some(seen), _) => (seen_before(seen.payload.as_deref(), payload), seen.first_seen_at),
     })
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Judged;
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
 use super::bind::refuse_foreign;
-use super::hold::holding;
+use super::hold::{holding, refuse_unless_on};
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};
 use crate::session;
@@ -44,6 +44,7 @@ struct Grant {
 /// `idem_outbox_claim(outbox, max, lease_seconds, relay)`
 pub fn idem_outbox_claim(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_outbox_claim()");
+    refuse_unless_on()?;
     let max = rules::check_max(call.int(1).unwrap_or(DEFAULT_MAX))?;
     let lease = rules::check_lease(call.seconds(2)?.unwrap_or(DEFAULT_LEASE))?;
     let relay = stored_text(call, 3)?;

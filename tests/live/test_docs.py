@@ -167,7 +167,7 @@ def catalog(conn):
         AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_idem')"""
     functions = rows(conn, members.format(
         "o.proname AS name, coalesce(o.proargnames, '{}') AS parameters, o.pronargs AS count,"
-        " o.prorettype = 'trigger'::regtype AS trigger, obj_description(o.oid, 'pg_proc') AS comment, o.oid",
+        " o.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) AS trigger, obj_description(o.oid, 'pg_proc') AS comment, o.oid",
         "pg_proc", "'pg_proc'"))
     relations = rows(conn, members.format("o.relname AS name, o.relkind AS kind", "pg_class", "'pg_class'"))
     settings = rows(conn, "SELECT name, context, boot_val, setting FROM pg_settings WHERE name LIKE 'pg_idem.%'")

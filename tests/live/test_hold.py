@@ -274,3 +274,30 @@ def test_no_session_is_exempt(sessions):
     assert sqlstate(conn.execute, "SET pg_idem.mode = 'on'") == "55P02"
     assert sqlstate(conn.execute, "ALTER ROLE postgres SET pg_idem.mode = 'on'") == "55P02"
     assert sqlstate(conn.execute, "ALTER DATABASE postgres SET pg_idem.mode = 'on'") == "55P02"
+
+
+def test_messages(sessions, key):
+    """Nothing is claimed and nothing new accepted; what a relay has is acknowledged, duplicates are told so."""
+    conn = sessions()
+    conn.execute("CREATE SCHEMA IF NOT EXISTS app; SELECT idem_create_outbox('app.held')")
+    conn.execute("SELECT idem_outbox_put('app.held', 't', 'a', '1', '{}'), idem_outbox_put('app.held', 't', 'a', '1', '{}')")
+    claimed = row(conn, "SELECT * FROM idem_outbox_claim('app.held', 1)")
+    assert row(conn, "SELECT * FROM idem_inbox_accept('c', %s)", (key,)).decision == "new"
+    accept = "SELECT * FROM idem_inbox_accept('c', %s, tenant => %s)"
+    for mode in ("replay_only", "off"):
+        set_mode(sessions, mode)
+        heard(conn, mode)
+        assert sqlstate(rows, conn, "SELECT * FROM idem_outbox_claim('app.held')") == "ID008"
+        assert sqlstate(row, conn, accept, (key + "2", "")) == "ID008"
+        if mode == "replay_only":
+            assert row(conn, accept, (key, "")).decision == "duplicate"
+    assert value(conn, "SELECT idem_outbox_ack('app.held', %s, %s)", (claimed.id, claimed.claim_id)) == "acked"
+    set_mode(sessions, "on")
+    heard(conn, "on")
+    assert len(rows(conn, "SELECT * FROM idem_outbox_claim('app.held')")) == 1
+    assert row(conn, accept, (key + "2", "")).decision == "new"
+    # A tenant's hold stops its own messages.
+    hold(conn, key)
+    assert sqlstate(row, conn, accept, (key + "3", key)) == "ID008"
+    assert row(conn, accept, (key + "3", "")).decision == "new"
+    unhold(conn, key)

@@ -9,6 +9,7 @@
 #   make bench           the benchmark
 #   make versions        the SQL suite and the races on PostgreSQL 16 and 18, and pg_upgrade between them
 #   make crash           500 rounds of killing each of postmaster, primary, backends and clients under load (ROUNDS=…)
+#   make soak            the worker for 100,000 cycles, and a backlog of 1,000,000 dead attempts
 #   make freeze          keep the install script of this version in sql/released
 #   make mutants         break each rule once and see that a test notices
 #   make model           every order of events in worlds larger than those of make test
@@ -55,7 +56,7 @@ PGSPOT = $(VENV)/bin/pgspot --proc-without-search-path 'extschema.idem_sweep_all
 	--proc-without-search-path 'extschema.idem_create_outbox(name text,ordered boolean,max_attempts integer,keep_delivered interval,notify_channel text)' \
 	--proc-without-search-path 'extschema.idem_once(key text,request jsonb,routine regprocedure,tenant text,action_type text,actor text,target text,ttl_seconds double precision,wait_seconds double precision,worker text,workflow_id text,session_id text,payload_version text,policy_version integer,store_request boolean)'
 
-.PHONY: all install uninstall installcheck setup test demo lint bench versions crash freeze mutants model clean
+.PHONY: all install uninstall installcheck setup test demo lint bench versions crash soak freeze mutants model clean
 .DELETE_ON_ERROR:
 
 all: $(LIBRARY) $(SCRIPT) $(UPDATES)
@@ -130,6 +131,10 @@ bench: setup
 versions: setup
 	@scripts/versions.sh "16 18" sql races
 	@$(VENV)/bin/python scripts/test.py upgrade
+
+soak: setup
+	@$(MAKE) --no-print-directory install
+	@$(VENV)/bin/python tests/soak.py
 
 ROUNDS = 500
 crash: setup

@@ -125,10 +125,10 @@ def test_restore_data_only(shared_cluster, connect_fresh, target, first, swept):
 
 
 def test_parallel_restore(shared_cluster, origin, target, tmp_path):
-    """Directory format with two jobs: no order between our tables matters."""
+    """Directory format with four jobs: no order between our tables matters."""
     conn, got = origin
-    dump(shared_cluster, conn.info.dbname, "-Fd", "-j2", "-f", tmp_path / "archive")
-    subprocess.run([shared_cluster.bindir / "pg_restore", "-j2", "--exit-on-error", "-d", shared_cluster.dsn(target.dbname),
+    dump(shared_cluster, conn.info.dbname, "-Fd", "-j4", "-f", tmp_path / "archive")
+    subprocess.run([shared_cluster.bindir / "pg_restore", "-j4", "--exit-on-error", "-d", shared_cluster.dsn(target.dbname),
                     tmp_path / "archive"], check=True, capture_output=True)
     check_promises(conn, target(), got)
 

@@ -75,3 +75,36 @@ def test_restore_while_the_worker_sweeps(workers, connect, conn, restored, tmp_p
     finally:
         conn.execute("ALTER SYSTEM RESET pg_idem.databases")
         conn.execute("SELECT pg_reload_conf()")
+
+
+WAYS = {"plain": [], "custom": ["-Fc"], "directory": ["-Fd", "-j4"], "data_only": ["--data-only"],
+        "schema": ["-n", "public", "-e", "pg_idem"]}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_every_kind_of_dump_while_the_worker_is_at_work(workers, connect, conn, restored, tmp_path, how):
+    """In the original, while it is dumped, and in the copy, while it is loaded: the same rows in the end."""
+    count, archive = fill(conn), tmp_path / "archive"
+    subprocess.run([workers.bindir / "pg_dump", *WAYS[how], "-f", archive, workers.dsn(connect.dbname)], check=True)
+    with workers.connect(restored) as copy:
+        if how == "data_only":
+            copy.execute("CREATE EXTENSION pg_idem")
+            seen(copy)
+        if how == "schema":
+            copy.execute("DROP SCHEMA public")
+        tool = {"custom": ["pg_restore", "--exit-on-error"], "directory": ["pg_restore", "--exit-on-error", "-j4"]}.get(
+            how, ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1"])
+        source = ["-f", archive] if tool[0] == "psql" else [archive]
+        done = subprocess.run([workers.bindir / tool[0], *tool[1:], "-d", workers.dsn(restored), *source],
+                              capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert value(copy, "SELECT count(*) FROM idem_action") == count
+        copy.execute("UPDATE idem_worker_visit SET paused_until = NULL")
+        wait_until(lambda: not rows(copy, "SELECT FROM idem_action WHERE state IN ('s', 'c')"), timeout=20)
+        for session in (conn, copy):
+            wait_until(lambda: not rows(session, "SELECT FROM idem_action WHERE state IN ('s', 'c')"), timeout=20)
+            states = dict(rows(session, "SELECT rtrim(key, '0123456789') || ' ' || idem_state_word(state), count(*) "
+                                        "FROM idem_action GROUP BY 1"))
+            assert states == {name: 500 for name in ("committed expired", "dead unknown", "unknown unknown",
+                                                     "released retryable")}
+            assert value(session, "SELECT last_error FROM idem_worker_status") is None

@@ -96,7 +96,7 @@ fn candidates(outbox: &Outbox, max: i64) -> Vec<Found> {
     let now = server::clock();
     let (from, turn) = outbox.cursor.begin(now);
     outbox.expire(now, 2 * max);
-    let share = rules::retried_share(max, turn);
+    let share = if outbox.cursor.is_time_for_retries(now) { rules::retried_share(max, turn) } else { 0 };
     let mut found = if share > 0 { outbox.retried_ones(now, share) } else { Vec::new() };
     let new = outbox.new_ones(from, now, max - found.len() as i64);
     let room = max - new.len() as i64;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use idem_rules::action::{Span, Time};
 use idem_rules::error::{Code, Error, Result};
-use idem_rules::outbox::Message;
+use idem_rules::outbox::{Message, SHORTEST_REST};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
@@ -70,6 +70,7 @@ pub struct Cursor {
     next: Cell<Option<(i64, u64)>>,
     claims: Cell<u64>,
     looked_from_start: Cell<Time>,
+    looked_for_retries: Cell<Time>,
 }
 
 /// Claims between two looks at the cursor.
@@ -96,6 +97,17 @@ impl Cursor {
             return (i64::MIN, claims);
         }
         (self.low.get(), claims)
+    }
+
+    /// True when nobody in this session has looked for messages that failed before within the shortest time that one
+    /// rests: there can hardly be new ones.
+    pub fn is_time_for_retries(&self, now: Time) -> bool {
+        let since = now.saturating_sub(self.looked_for_retries.get());
+        let time = !(0..SHORTEST_REST).contains(&since);
+        if time {
+            self.looked_for_retries.set(now);
+        }
+        time
     }
 
     fn wants_a_place(&self) -> bool {
@@ -262,6 +274,7 @@ impl Outbox {
                 next: Cell::new(None),
                 claims: Cell::new(0),
                 looked_from_start: Cell::new(server::clock()),
+                looked_for_retries: Cell::new(Time::MIN),
             },
         });
         KNOWN.with_borrow_mut(|known| known.insert(table, Rc::clone(&outbox)));

@@ -261,6 +261,10 @@ def test_privileges_are_the_tables(connect, conn, outbox):
     conn.execute(f"""CREATE OR REPLACE FUNCTION {name}_seen() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         SET ROLE postgres; RETURN new; END $$""")
     assert sqlstate(put, caller, name) == "42501"
+    with caller.transaction():
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), caller.transaction():
+            put(caller, name)
+        assert value(caller, "SELECT current_user || ' ' || current_setting('search_path')") == f"{role} evil, public"
     assert value(caller, "SELECT current_user") == role
     conn.execute(f"DROP OWNED BY {role}; DROP TABLE {name}; DROP FUNCTION {name}_seen; DROP ROLE {role}, {owner}")
 
@@ -405,6 +409,40 @@ def test_a_lapsed_claim_that_marked_nothing_is_taken_over(connect, conn, outbox,
     assert again.attempt_id != message.attempt_id
     assert sqlstate(value, conn, "SELECT idem_dispatch(%s, %s)", (action_id, message.attempt_id)) == "ID002"
     assert value(conn, "SELECT idem_dispatch(%s, %s)", (action_id, again.attempt_id))
+
+
+def test_a_message_waits_for_the_approval_of_its_action(conn, outbox, key):
+    """A purchase that somebody has to approve, requested and written in one transaction: it leaves once it is approved."""
+    conn.execute("""SELECT idem_register_action_type('purchase', 'irreversible', requires_approval => true,
+        distinct_approver => 'name')""")
+    name = outbox()
+    with conn.transaction():
+        got = row(conn, """SELECT * FROM idem_propose(%s, '{"n": 1}', action_type => 'purchase', proposer => 'ann')""", (key,))
+        assert got.decision == "awaiting_approval"
+        put(conn, name, action_id=got.action_id)
+    assert claim(conn, name) == []
+    fingerprint = value(conn, "SELECT fingerprint FROM idem_action WHERE action_id = %s", (got.action_id,))
+    assert value(conn, "SELECT idem_approve(%s, %s, 'bob')", (got.action_id, fingerprint)) == "approved"
+    # It is the message's, and nobody else's.
+    again = row(conn, """SELECT * FROM idem_reserve(%s, '{"n": 1}', action_type => 'purchase')""", (key,))
+    assert again.decision == "pending"
+    conn.execute(f"UPDATE {name} SET due_at = now()")
+    [message] = claim(conn, name)
+    assert message.attempt == 1 and message.provider_key is None
+    assert value(conn, "SELECT idem_dispatch(%s, %s)", (got.action_id, message.attempt_id))
+    assert value(conn, "SELECT idem_outbox_ack(%s, %s, %s, '{}', 'po_1')", (name, message.id, message.claim_id)) == "acked"
+    assert state(conn, got.action_id) == "committed"
+
+
+def test_what_was_rejected_is_a_dead_letter(conn, outbox, key):
+    conn.execute("SELECT idem_register_action_type('purchase', 'irreversible', requires_approval => true, distinct_approver => 'name')")
+    name = outbox()
+    with conn.transaction():
+        got = row(conn, "SELECT * FROM idem_propose(%s, '{}', action_type => 'purchase', proposer => 'ann')", (key,))
+        put(conn, name, action_id=got.action_id)
+    assert value(conn, "SELECT idem_reject(%s, 'bob')", (got.action_id,)) == "rejected"
+    assert claim(conn, name) == []
+    assert value(conn, f"SELECT dead_at IS NOT NULL FROM {name}")
 
 
 def test_an_action_on_hold_keeps_its_message_and_no_other(conn, outbox, refunds, key):

@@ -103,22 +103,28 @@ MUTANTS = [
     ("reserve.rs", "\n    if !action.is_due(now) {\n", "\n    if false {\n", "row: unknown, not due: unknown"),
     ("action.rs", "self.due_at.is_none_or(|due| due <= now)", "self.due_at.is_none_or(|due| due < now)",
      "due at its instant"),
-    ("reserve.rs", """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    ("reserve.rs", """    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
-     """        return Ok(wait(Decision::Unknown, action.due_at, now));
+     """    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if !action.flags.positive_evidence {""", "row: unknown, may not repeat: no execute"),
-    ("reserve.rs", """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    ("reserve.rs", """    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
-     """        return Ok(wait(Decision::Unknown, action.due_at, now));
+     """    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if may_repeat(action, lease, policies, now) {""", "row: unknown, positive evidence: no execute"),
-    ("reserve.rs", """        return Ok(wait(Decision::Unknown, action.due_at, now));
+    ("reserve.rs", """    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {""",
-     """        return Ok(wait(Decision::Unknown, action.due_at, now));
+     """    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if false {""", "row: unknown, may repeat: execute"),
     ("reserve.rs", "    if ask.can_reconcile {", "    if true {", "row: reconcile only who can"),
@@ -141,6 +147,35 @@ MUTANTS = [
      "expiry is judged at read time"),
     ("action.rs", "!undecided && self.expires_at.is_some_and(|end| end <= now)",
      "!undecided && self.expires_at.is_some_and(|end| end < now)", "expiry (boundary)"),
+    ("action.rs", "let undecided = self.flags.discrepancy && self.state != State::Expired;", "let undecided = false;",
+     "expiry: contradicting reports are kept until a person has decided"),
+    ("expiry.rs", "        _ if open_children => Ok(Step::unchanged(Answer::Nothing)),\n", "",
+     "expiry: a record with open children stays"),
+
+    # Reconcilers who come by themselves, and compensation.
+    ("reserve.rs", "        None if action.flags.discrepancy => Ok(told(Decision::Review)),\n", "",
+     "reconcile: what a person has to decide is not a reconciler's"),
+    ("reserve.rs", "State::Started if !action.lease_alive(now) => lapsing(", "State::Started => lapsing(",
+     "reconcile: an attempt that is alive is left alone"),
+    ("reserve.rs", "    step.next.get_or_insert(lapsed);\n", "", "reconcile: a dead attempt is noticed whatever follows"),
+    ("expiry.rs", "    if action.flags.discrepancy {\n        let visit_at", "    if false {\n        let visit_at",
+     "queue: contradicting reports wait for a person"),
+    ("expiry.rs", "            State::Started => Some(action.lease_expires_at),\n", "            State::Started => Some(None),\n",
+     "queue: a lease ends although reports contradict each other"),
+    ("expiry.rs", "action.due_at.max(action.reconcile_lease_expires_at)", "action.due_at",
+     "queue: not due while a reconciler is at it"),
+    ("expiry.rs", "if action.state == State::Committed && action.flags.needs_compensation {", "if false {",
+     "queue: what happened in part waits to be compensated"),
+    ("compensation.rs", "        _ if itself => refuse(", "        _ if false => refuse(", "compensate: none of a compensation"),
+    ("compensation.rs", "State::Committed if live => refuse(", "State::Committed if false => refuse(",
+     "compensate: one live one"),
+    ("compensation.rs", "        State::Started | State::Unknown => refuse(", "        State::Started => refuse(",
+     "compensate: an unclear outcome is reconciled first"),
+    ("compensation.rs", "match parent.state_at(now) {\n        _ if", "match parent.state {\n        _ if",
+     "compensate: expiry is judged at read time"),
+    ("compensation.rs", "!matches!(child, State::Failed | State::Rejected)", "!matches!(child, State::Failed)",
+     "compensate: a rejected one makes room"),
+    ("compensation.rs", "    !child.is_terminal()", "    child == State::Started", "compensate: open until it has ended"),
     # What every grant needs.
     ("reserve.rs", "action.flags.discrepancy.then(|| told(Decision::Review))", "None",
      "grant: no open discrepancy"),

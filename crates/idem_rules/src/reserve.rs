@@ -134,15 +134,23 @@ fn lapsing(
     Ok(step)
 }
 
-fn unknown(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Time) -> Result<Step> {
+/// What keeps everybody from an unknown action just now; `None` when nothing does.
+fn not_now(action: &Action, now: Time) -> Option<Step> {
     if action.needs_review(now) {
-        return Ok(told(Decision::Review));
+        return Some(told(Decision::Review));
     }
     if action.reconciler_alive(now) {
-        return Ok(wait(Decision::Unknown, action.reconcile_lease_expires_at, now));
+        return Some(wait(Decision::Unknown, action.reconcile_lease_expires_at, now));
     }
     if !action.is_due(now) {
-        return Ok(wait(Decision::Unknown, action.due_at, now));
+        return Some(wait(Decision::Unknown, action.due_at, now));
+    }
+    None
+}
+
+fn unknown(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: Time) -> Result<Step> {
+    if let Some(step) = not_now(action, now) {
+        return Ok(step);
     }
     if may_repeat(action, lease, policies, now) && !action.flags.positive_evidence {
         return execute(action, ask, lease, policies, now);
@@ -163,17 +171,10 @@ fn retryable(action: &Action, ask: &Ask, lease: Span, policies: Policies, now: T
 /// Judges a reconciler who came by himself. What may simply be repeated is his as well: nobody else may ever ask for it.
 pub(crate) fn take_over(action: &Action, ask: &Ask, policies: Policies, now: Time) -> Result<Step> {
     let lease = policies.current.lease_for(ask.lease)?;
-    let judge = |action: &Action| {
-        if action.needs_review(now) || action.flags.discrepancy {
-            return Ok(told(Decision::Review));
-        }
-        if action.reconciler_alive(now) {
-            return Ok(wait(Decision::Unknown, action.reconcile_lease_expires_at, now));
-        }
-        if !action.is_due(now) {
-            return Ok(wait(Decision::Unknown, action.due_at, now));
-        }
-        reconcile(action, ask, lease, now)
+    let judge = |action: &Action| match not_now(action, now) {
+        Some(step) => Ok(step),
+        None if action.flags.discrepancy => Ok(told(Decision::Review)),
+        None => reconcile(action, ask, lease, now),
     };
     match action.state {
         State::Started if !action.lease_alive(now) => lapsing(action, policies, now, judge),

@@ -164,3 +164,10 @@ fn what_people_and_reports_said_stays() {
     let flags = restored(&said, &policy).flags;
     assert!(flags.positive_evidence && flags.discrepancy && flags.escalated && flags.withdrawn);
 }
+
+#[test]
+fn an_outcome_that_its_owner_closed_is_open_again() {
+    let policy = careful();
+    let closed = flagged(open_in(State::Unknown, &policy), |flags| flags.own_closed = true);
+    assert!(!restored(&closed, &policy).flags.own_closed);
+}

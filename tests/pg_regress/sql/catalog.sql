@@ -16,7 +16,8 @@ SELECT proname AS name, array_to_string(proargnames[1:pronargs], ' ') AS paramet
     provolatile AS volatile, proparallel AS parallel, proisstrict AS strict
 FROM :members JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND objid = p.oid
 WHERE proname IN ('idem_reserve', 'idem_commit', 'idem_mark_unknown', 'idem_fail', 'idem_renew', 'idem_release', 'idem_add_evidence', 'idem_resolve', 'idem_status',
-    'idem_status_by_id', 'idem_action_id', 'idem_key', 'idem_canonical', 'idem_fingerprint', 'idem_fingerprint_text', 'idem_action_fingerprint', 'idem_sweep') ORDER BY proname COLLATE "C";
+    'idem_status_by_id', 'idem_action_id', 'idem_key', 'idem_canonical', 'idem_fingerprint', 'idem_fingerprint_text', 'idem_action_fingerprint', 'idem_sweep', 'idem_dispatch',
+    'idem_propose', 'idem_approve', 'idem_reject', 'idem_withdraw', 'idem_cancel', 'idem_register_action_type') ORDER BY proname COLLATE "C";
 SELECT proname, oidvectortypes(proargtypes) FROM pg_proc WHERE proname IN ('idem_reserve', 'idem_resolve', 'idem_fail') ORDER BY 1;
 -- granted is the first column.
 SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'idem_reservation'::regclass AND attnum > 0;

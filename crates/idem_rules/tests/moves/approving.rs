@@ -244,7 +244,8 @@ fn approval_is_asked_for_again_where_nothing_was_sent() {
     let released = moved(&started(&one), &Event::Release(caller(1)), &one, T0);
     let silent = moved(&started(&one), &VISIT, &one, T0 + LEASE);
     let dead = Action { lease_expires_at: Some(T0), ..started(&one) };
-    for action in [released, silent, dead] {
+    let twice = flagged(silent.clone(), |flags| flags.open_before = true);
+    for action in [released, silent, twice, dead] {
         let now = action.due_at.unwrap_or(T0 + 20 * SECOND);
         let policies = Policies { granted: &one, current: &two };
         let step = transition(Some(&action), &Event::Reserve(ask(2)), policies, now).unwrap();

@@ -154,3 +154,19 @@ fn ended_otherwise_cannot_be_committed() {
         assert_eq!(refused(&expired, &event, &policy, end), Code::IllegalMove);
     }
 }
+
+#[test]
+fn commit_without_the_mark_stands_and_is_written_down() {
+    let policy = marking();
+    let unmarked = step(&started(&policy), &commit(caller(1)), &policy, T0 + SECOND);
+    assert_eq!((unmarked.answer, unmarked.events), (Answer::Committed, vec!["unmarked"]));
+    let marked = moved(&started(&policy), &dispatch(caller(1)), &policy, T0);
+    assert!(step(&marked, &commit(caller(1)), &policy, T0 + SECOND).events.is_empty());
+    assert!(step(&started(&careful()), &commit(caller(1)), &careful(), T0 + SECOND).events.is_empty());
+    // Late, too; but who said "unknown" has said that it may have been sent.
+    let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
+    let late = step(&silent, &commit(caller(1)), &policy, T0 + 2 * LEASE);
+    assert_eq!(late.events, ["committed_late", "unmarked"]);
+    let told = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0);
+    assert_eq!(step(&told, &commit(caller(1)), &policy, T0 + LEASE).events, ["committed_late"]);
+}

@@ -16,14 +16,20 @@ CALLS = {
                 f"SELECT idem_add_evidence('{ZERO}', '{ZERO}', 'applied')", "SELECT * FROM idem_status('p')",
                 f"SELECT * FROM idem_status_by_id('{ZERO}')", "SELECT idem_action_id('p')", "SELECT idem_key('p')",
                 "SELECT idem_canonical('{}')", "SELECT idem_fingerprint('{}')", "SELECT idem_fingerprint_text('{}')",
-                "SELECT idem_action_fingerprint(sha256('x'), 't')"],
+                "SELECT idem_action_fingerprint(sha256('x'), 't')", "SELECT idem_once('p', '{}', NULL)"],
     "reconcile": [f"SELECT * FROM idem_resolve('{ZERO}', '{ZERO}', 'applied')", f"SELECT idem_renew('{ZERO}', '{ZERO}')",
                   f"SELECT idem_add_evidence('{ZERO}', '{ZERO}', 'applied')", "SELECT * FROM idem_status('p')"],
-    "operate": ["SELECT idem_register_action_type('p', 'read_only')", "SELECT * FROM idem_sweep()", "CALL idem_sweep_all()"],
+    "operate": ["SELECT idem_register_action_type('p', 'read_only')", "SELECT * FROM idem_sweep()", "CALL idem_sweep_all()",
+                # Refused for what they are given, so that nothing changes.
+                "SELECT idem_hold('tenant', NULL, NULL)", "SELECT idem_unhold('tenant', NULL)",
+                "SELECT idem_bind_tenant(NULL, NULL)", "SELECT idem_unbind_tenant(NULL, NULL)",
+                "SELECT idem_after_restore(NULL)"],
     "read": ["SELECT * FROM idem_actions", "SELECT * FROM idem_attempts", "SELECT * FROM idem_unresolved",
-             "SELECT * FROM idem_overdue"],
+             "SELECT * FROM idem_overdue", "SELECT * FROM idem_holds", "SELECT * FROM idem_bindings",
+             "SELECT idem_sees_tenant('p')"],
 }
-TABLES = ["idem_action", "idem_open", "idem_attempt", "idem_event", "idem_action_type", "idem_installation", "idem_cursor"]
+TABLES = ["idem_action", "idem_open", "idem_attempt", "idem_event", "idem_action_type", "idem_installation", "idem_cursor",
+          "idem_held", "idem_bound"]
 
 
 @pytest.fixture

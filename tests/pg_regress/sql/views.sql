@@ -44,5 +44,5 @@ SELECT needs_review, positive_evidence FROM idem_unresolved WHERE key = 'views u
 -- Resolved, they are gone from both.
 SELECT idem_commit(idem_action_id('views unknown', 'acme'), :'one');
 SELECT idem_commit(idem_action_id('views late', 'acme'), :'one');
-SELECT key FROM idem_unresolved WHERE key LIKE 'views %';
+SELECT key FROM idem_unresolved WHERE key LIKE 'views %' ORDER BY key COLLATE "C";
 SELECT key FROM idem_overdue WHERE key IN ('views unknown', 'views late');

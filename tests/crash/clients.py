@@ -61,6 +61,8 @@ class Client:
     def run(self):
         while (phase := self.shared.phase) != END:
             if phase == PAUSE:
+                # Else a connection that broke meanwhile would count as a call lost in the next round.
+                self.disconnect()
                 self.slot.write(calling=0, idle=1)
                 time.sleep(0.002)
                 continue
@@ -68,9 +70,12 @@ class Client:
             try:
                 self.step(phase)
             except Lost:
-                if self.conn:
-                    self.conn.close()
-                self.conn = None
+                self.disconnect()
+
+    def disconnect(self):
+        if self.conn:
+            self.conn.close()
+        self.conn = None
 
     def step(self, phase):
         if self.conn is None:

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -104,3 +105,12 @@ def test_terminate_in_a_loop(ready, connect):
             assert error.sqlstate in ("57P01", None), error
         killer.join()
     assert value(observer, "SELECT count(*) FROM idem_actions WHERE key LIKE 'killed/%' AND state <> 'committed'") == 0
+
+
+def test_no_error_is_caught_and_gone_on_from():
+    """Failure 91: without a subtransaction around it, a swallowed error leaves locks and memory to nobody."""
+    source = {path: path.read_text() for path in (Path(__file__).resolve().parents[2] / "src").rglob("*.rs")}
+    assert len(source) > 30
+    for path, text in source.items():
+        for word in ("PgTryBuilder", "catch_unwind", "PG_exception_stack", "FlushErrorState", "sigsetjmp"):
+            assert word not in text, path

@@ -141,3 +141,16 @@ def test_toasted_answers_come_back_byte_for_byte_and_go(conn):
     wait_until(lambda: sweep(conn).scrubbed)
     toast = value(conn, "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'idem_action'::regclass")
     assert value(conn, f"SELECT count(*) FROM {toast}") == 0
+
+
+def test_a_dead_holder_blocks_for_its_lease_not_for_the_retention(connect_fresh, conn, key):
+    """Failure 40: two lengths of time, one for the attempt and one for the record, which counts from the end."""
+    holder = connect_fresh()
+    got = reserve(holder, key, lease_seconds=0.5, ttl_seconds=40 * 86400.0)
+    conn.execute("SELECT pg_terminate_backend(%s)", (holder.info.backend_pid,))
+    assert reserve(conn, key).decision == "pending"
+    outlive(conn, got.lease_expires_at)
+    assert reserve(conn, key).decision == "unknown"
+    assert commit(conn, got) == "committed"
+    kept = value(conn, "SELECT expires_at - ended_at FROM idem_action WHERE key = %s", (key,))
+    assert kept.days == 40

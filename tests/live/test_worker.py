@@ -175,6 +175,20 @@ def test_a_locked_database_does_not_keep_the_others_waiting(workers, connect, co
         admin.execute("DROP DATABASE locked_still WITH (FORCE)")
 
 
+def test_databases_made_in_a_loop(workers, complaints):
+    """Failure 80: as pg_dumpall's script does it. Template databases are never entered, so none has to be waited for."""
+    names = [f"loop {n}" for n in range(10)]
+    with workers.connect() as admin:
+        for name in names:
+            patiently(admin, "CREATE DATABASE {}", name)
+            assert not rows(admin, "SELECT FROM pg_stat_activity AS a JOIN pg_database AS d ON d.oid = a.datid "
+                                   "WHERE d.datistemplate")
+        for name in names:
+            patiently(admin, "DROP DATABASE {}", name)
+    # A worker on its way to one that is dropped is turned away.
+    assert not [line for line in complaints() if "FATAL" not in line and "exited" not in line]
+
+
 def test_an_invalid_database_is_left_alone(workers, complaints, conn):
     """An interrupted DROP DATABASE leaves one behind: nobody can connect to it, and nobody needs to be told so."""
     workers.createdb("half_dropped")

@@ -17,9 +17,16 @@ use crate::settings::{self, Mode};
 /// How long a worker stays in a database. DROP DATABASE waits five seconds for it, CREATE DATABASE … TEMPLATE too.
 const STAY: Duration = Duration::from_secs(2);
 
+/// A batch has as many rows as can be swept in about this time, up to the setting batch_size: a flush of the log that
+/// somebody waits for never has much of the worker's to write.
+const BATCH: Duration = Duration::from_millis(5);
+
+/// Rows of a visit's first batch.
+const FIRST: i32 = 100;
+
 /// After a full batch a worker rests this many times as long as the batch took: a backlog is worked off beside the
 /// sessions that wait for an answer, not before them. `CALL idem_sweep_all()` does not rest.
-const REST: u32 = 3;
+const REST: u32 = 24;
 
 /// How soon a database is visited again whose worker had to leave with work left.
 const SOON: Duration = Duration::from_millis(200);
@@ -93,7 +100,8 @@ pub fn launch() {
 /// A worker's life: batches until nothing is left, or until it has to go.
 pub fn work() {
     let Some(installed) = background::installed() else { return };
-    let (arrived, mut batch) = (Instant::now(), settings::batch_size());
+    let (arrived, most) = (Instant::now(), settings::batch_size());
+    let mut batch = FIRST.min(most);
     while arrived.elapsed() < STAY {
         let began = Instant::now();
         match background::sweep(installed, batch) {
@@ -102,10 +110,17 @@ pub fn work() {
             Batch::Failed | Batch::Leave => return,
             Batch::Visited(rows) if rows < batch as usize => return,
             Batch::Visited(_) => {
-                let rest = began.elapsed().saturating_mul(REST);
-                background::sleep(rest.min(STAY.saturating_sub(arrived.elapsed())));
+                let took = began.elapsed();
+                background::sleep(took.saturating_mul(REST).min(STAY.saturating_sub(arrived.elapsed())));
+                batch = fitting(batch, took).min(most);
             }
         }
     }
     background::leave_backlog();
+}
+
+/// The number of rows that fit into [`BATCH`] when `rows` took `took`: at most twice as many, and never none.
+fn fitting(rows: i32, took: Duration) -> i32 {
+    let factor = BATCH.as_secs_f64() / took.as_secs_f64().max(1e-6);
+    ((f64::from(rows) * factor.min(2.0)) as i32).max(10)
 }

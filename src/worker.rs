@@ -25,8 +25,15 @@ const BATCH: Duration = Duration::from_millis(5);
 const FIRST: i32 = 100;
 
 /// After a full batch a worker rests this many times as long as the batch took: a backlog is worked off beside the
-/// sessions that wait for an answer, not before them. `CALL idem_sweep_all()` does not rest.
+/// sessions that wait for an answer, and so little at a time that not one in twenty of them notices. Half as many after
+/// every [`PATIENCE`] that the backlog lasts, down to [`LEAST_REST`]. `CALL idem_sweep_all()` does not rest.
 const REST: u32 = 24;
+
+/// For how long a backlog is worked off at one pace.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The rest of a worker that cannot keep up, and after a batch with dead attempts in it: somebody waits for those.
+const LEAST_REST: u32 = 3;
 
 /// How soon a database is visited again whose worker had to leave with work left.
 const SOON: Duration = Duration::from_millis(200);
@@ -43,14 +50,19 @@ pub fn register() {
 /// When a database was visited, and what that says about the next visit.
 struct Pace {
     visited: Instant,
-    backlog: bool,
+    backlog_since: Option<Instant>,
     naptimes: u32,
 }
 
 impl Pace {
     fn until_next(&self, naptime: Duration) -> Duration {
-        let wait = if self.backlog { SOON } else { naptime.saturating_mul(self.naptimes) };
+        let wait = if self.backlog_since.is_some() { SOON } else { naptime.saturating_mul(self.naptimes) };
         wait.saturating_sub(self.visited.elapsed())
+    }
+
+    fn rest(&self) -> u32 {
+        let lasted = self.backlog_since.map_or(0, |since| since.elapsed().as_secs() / PATIENCE.as_secs());
+        (REST >> lasted.min(8)).max(LEAST_REST)
     }
 }
 
@@ -80,14 +92,15 @@ pub fn launch() {
                 continue;
             }
             let before = pace.map_or(1, |pace| pace.naptimes);
-            let visit = background::visit(*database);
+            let visit = background::visit(*database, pace.map_or(REST, Pace::rest));
             let naptimes = match visit {
                 Visit::Over => return,
                 Visit::Absent => (before * 2).min(RAREST),
                 _ => 1,
             };
-            let backlog = visit == Visit::Backlog;
-            paces.insert(*database, Pace { visited: Instant::now(), backlog, naptimes });
+            let since = pace.and_then(|pace| pace.backlog_since).unwrap_or_else(Instant::now);
+            let backlog_since = (visit == Visit::Backlog).then_some(since);
+            paces.insert(*database, Pace { visited: Instant::now(), backlog_since, naptimes });
             if visit == Visit::Refused && !refused {
                 let line = "pg_idem launcher: no free worker slot; raise max_worker_processes";
                 server::log(Error::new(Code::Success, line));
@@ -108,10 +121,11 @@ pub fn work() {
             // Smaller batches come closer to what makes one fail.
             Batch::Failed if batch > 1 => batch /= 2,
             Batch::Failed | Batch::Leave => return,
-            Batch::Visited(rows) if rows < batch as usize => return,
-            Batch::Visited(_) => {
+            Batch::Done { visited, .. } if visited < batch as usize => return,
+            Batch::Done { unknown, .. } => {
                 let took = began.elapsed();
-                background::sleep(took.saturating_mul(REST).min(STAY.saturating_sub(arrived.elapsed())));
+                let rest = if unknown > 0 { LEAST_REST } else { background::rest() };
+                background::sleep(took.saturating_mul(rest).min(STAY.saturating_sub(arrived.elapsed())));
                 batch = fitting(batch, took).min(most);
             }
         }

@@ -48,7 +48,7 @@ END
 $$;
 COMMENT ON FUNCTION @extschema@.idem_acknowledge_clock IS 'The clock is right: retention goes on after a visit of the worker that came more than a day after the one before. Returns acknowledged or nothing_to_acknowledge.';
 
-CREATE FUNCTION @extschema@.idem_visit(max_rows integer, naptime double precision) RETURNS bigint
+CREATE FUNCTION @extschema@.idem_visit(max_rows integer, naptime double precision) RETURNS @extschema@.idem_swept
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     swept @extschema@.idem_swept := ROW(0, 0, 0, 0);
@@ -66,7 +66,7 @@ BEGIN
     IF visit.paused_until > clock_timestamp() THEN
         UPDATE @extschema@.idem_worker_visit SET
             last_visit_at = clock_timestamp(), next_visit_at = clock_timestamp() + make_interval(secs => naptime);
-        RETURN 0;
+        RETURN swept;
     END IF;
     BEGIN
         swept := CASE WHEN jumped THEN @extschema@.idem_sweep_lapses(max_rows) ELSE @extschema@.idem_sweep(max_rows) END;
@@ -87,8 +87,11 @@ BEGIN
         removed = v.removed + swept.removed,
         last_error = coalesce(failure, v.last_error),
         last_error_at = CASE WHEN failure IS NULL THEN v.last_error_at ELSE clock_timestamp() END;
-    RETURN CASE WHEN failure IS NULL THEN swept.visited ELSE -1 END;
+    IF failure IS NOT NULL THEN
+        swept.visited := -1;
+    END IF;
+    RETURN swept;
 END
 $$;
-COMMENT ON FUNCTION @extschema@.idem_visit IS 'One batch of the background worker, written down. Returns the rows visited, -1 when the batch failed. For the worker only.';
+COMMENT ON FUNCTION @extschema@.idem_visit IS 'One batch of the background worker, written down. Returns what it did, visited = -1 when it failed. For the worker only.';
 REVOKE ALL ON FUNCTION @extschema@.idem_visit FROM PUBLIC;

@@ -155,7 +155,9 @@ pub fn databases() -> Vec<(Database, String)> {
 const LONGEST_VISIT: Duration = Duration::from_secs(4);
 
 /// Sends a worker to `database` and waits until it has left.
-pub fn visit(database: Database) -> Visit {
+///
+/// `rest` is what [`rest`] tells the worker.
+pub fn visit(database: Database, rest: u32) -> Visit {
     *SAID.exclusive() = ABSENT;
     let started = BackgroundWorkerBuilder::new("pg_idem worker")
         .set_type("pg_idem worker")
@@ -163,6 +165,7 @@ pub fn visit(database: Database) -> Visit {
         .set_function("idem_worker_main")
         .enable_spi_access()
         .set_argument(database.into_datum())
+        .set_extra(&rest.to_string())
         // SAFETY: this process's own id.
         .set_notify_pid(unsafe { pg_sys::MyProcPid })
         .load_dynamic();
@@ -183,6 +186,11 @@ pub fn visit(database: Database) -> Visit {
         FOUND => Visit::Done,
         _ => Visit::Absent,
     }
+}
+
+/// In a worker: how many times as long as a batch took the launcher wants it to rest.
+pub fn rest() -> u32 {
+    BackgroundWorker::get_extra().parse().unwrap_or(1)
 }
 
 /// The worker has to go although there is more to do.
@@ -217,8 +225,13 @@ pub fn installed() -> Option<Installed> {
 
 /// What became of a batch.
 pub enum Batch {
-    /// So many rows were visited.
-    Visited(usize),
+    /// What it did.
+    Done {
+        /// Rows visited.
+        visited: usize,
+        /// Dead attempts among them.
+        unknown: usize,
+    },
     /// It was rolled back, and noted.
     Failed,
     /// Somebody is dropping or changing the extension, or has.
@@ -229,16 +242,25 @@ pub enum Batch {
 pub fn sweep(installed: Installed, batch: i32) -> Batch {
     let naptime = settings::naptime().as_secs_f64();
     BackgroundWorker::transaction(|| {
-        // SAFETY: idem_visit(integer, double precision) returns bigint and is the extension's own function, which is
-        // there for as long as the lock is held; a transaction is running with an active snapshot.
+        // SAFETY: idem_visit(integer, double precision) returns an idem_swept, of which every member is set, and is the
+        // extension's own function, which is there for as long as the lock is held; a transaction is running with an
+        // active snapshot.
         unsafe {
             if !keep_from_being_dropped(installed) {
                 return Batch::Leave;
             }
             let (batch, naptime) = (pg_sys::Datum::from(batch), pg_sys::Datum::from(naptime.to_bits()));
-            let visited =
-                pg_sys::OidFunctionCall2Coll(installed.visit, pg_sys::InvalidOid, batch, naptime).value();
-            usize::try_from(visited as i64).map_or(Batch::Failed, Batch::Visited)
+            let swept = pg_sys::OidFunctionCall2Coll(installed.visit, pg_sys::InvalidOid, batch, naptime);
+            // PL/pgSQL returns a row in its expanded form.
+            let swept: pg_sys::HeapTupleHeader = pg_sys::pg_detoast_datum(swept.cast_mut_ptr()).cast();
+            let count = |n| {
+                let mut is_null = false;
+                usize::try_from(pg_sys::GetAttributeByNum(swept, n, &mut is_null).value() as i64)
+            };
+            match (count(1), count(2)) {
+                (Ok(visited), Ok(unknown)) => Batch::Done { visited, unknown },
+                _ => Batch::Failed,
+            }
         }
     })
 }

@@ -295,23 +295,46 @@ impl Call {
 
     /// A row of the function's declared composite type as the result.
     pub fn row<const N: usize>(&self, columns: [Value; N]) -> Result<pg_sys::Datum> {
+        let mut scratch = values::Scratch::new();
         let mut datums = [pg_sys::Datum::from(0); N];
         let mut nulls = [true; N];
         for (n, column) in columns.into_iter().enumerate() {
-            (datums[n], nulls[n]) = values::datum_of(column);
+            (datums[n], nulls[n]) = scratch.datum_of(column);
         }
         // SAFETY: the function's result type is a composite type of the extension; its number of columns is
-        // checked before heap_form_tuple reads that many values. The descriptor is released before returning.
+        // checked before heap_form_tuple reads that many values and copies them. A descriptor of the type cache is
+        // released before returning.
         unsafe {
-            let rowtype = pg_sys::get_func_rettype((*(*self.fcinfo).flinfo).fn_oid);
-            let tupdesc = pg_sys::lookup_rowtype_tupdesc(rowtype, -1);
-            if (*tupdesc).natts as usize != N {
+            let expected = self.expected_row(N);
+            let tupdesc = expected.unwrap_or_else(|| {
+                let rowtype = pg_sys::get_func_rettype((*(*self.fcinfo).flinfo).fn_oid);
+                pg_sys::lookup_rowtype_tupdesc(rowtype, -1)
+            });
+            let fits = (*tupdesc).natts as usize == N;
+            let tuple =
+                fits.then(|| pg_sys::heap_form_tuple(tupdesc, datums.as_mut_ptr(), nulls.as_mut_ptr()));
+            if expected.is_none() {
                 pg_sys::DecrTupleDescRefCount(tupdesc);
-                return Err(super::catalog::mismatch());
             }
-            let tuple = pg_sys::heap_form_tuple(tupdesc, datums.as_mut_ptr(), nulls.as_mut_ptr());
-            pg_sys::DecrTupleDescRefCount(tupdesc);
+            let tuple = tuple.ok_or_else(super::catalog::mismatch)?;
             Ok(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
+        }
+    }
+
+    /// The row type that a function scan has looked up already; none where the call stands elsewhere.
+    unsafe fn expected_row(&self, columns: usize) -> Option<pg_sys::TupleDesc> {
+        // SAFETY: what a caller passes as resultinfo is told by its node tag (fmgr.h); the descriptor lives as long as
+        // the query.
+        unsafe {
+            let info: *mut pg_sys::ReturnSetInfo = (*self.fcinfo).resultinfo.cast();
+            if info.is_null() || (*info).type_ != pg_sys::NodeTag::T_ReturnSetInfo {
+                return None;
+            }
+            let expected = (*info).expectedDesc;
+            let named = !expected.is_null()
+                && (*expected).tdtypeid != pg_sys::RECORDOID
+                && (*expected).natts as usize == columns;
+            named.then_some(expected)
         }
     }
 }

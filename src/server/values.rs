@@ -333,6 +333,49 @@ fn unreadable(what: &str) -> Error {
         .hint("In a database with encoding SQL_ASCII use ASCII texts only.")
 }
 
+/// Room for the small values of one result row: forming the row copies them, so nothing has to be allocated for each.
+pub(super) struct Scratch {
+    words: [u64; 64],
+    used: usize,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch { words: [0; 64], used: 0 }
+    }
+
+    /// A value as PostgreSQL passes it, for as long as this room is there.
+    pub(super) fn datum_of(&mut self, value: Value) -> (pg_sys::Datum, bool) {
+        let datum = match &value {
+            Value::Uuid(uuid) => self.place(0, uuid.as_bytes()),
+            Value::Text(text) if text.is_ascii() || xact::is_utf8() => {
+                let datum = self.place(pg_sys::VARHDRSZ, text.as_bytes());
+                if let Some(datum) = datum {
+                    let size = (text.len() + pg_sys::VARHDRSZ) as i32;
+                    // SAFETY: the room for the length word was left in front of the bytes, aligned to eight.
+                    unsafe { pgrx::set_varsize_4b(datum.cast_mut_ptr(), size) };
+                }
+                datum
+            }
+            _ => None,
+        };
+        datum.map_or_else(|| datum_of(value), |datum| (datum, false))
+    }
+
+    /// Copies `bytes` behind `header` free bytes; `None` when there is no room left.
+    fn place(&mut self, header: usize, bytes: &[u8]) -> Option<pg_sys::Datum> {
+        let words = (header + bytes.len()).div_ceil(8);
+        let room = self.words.get_mut(self.used..self.used + words)?;
+        self.used += words;
+        // SAFETY: the room was taken above, long enough for both, and nobody else has it.
+        unsafe {
+            let start = room.as_mut_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(header), bytes.len());
+            Some(pg_sys::Datum::from(start))
+        }
+    }
+}
+
 /// A result value as PostgreSQL passes it.
 pub(super) fn datum_of(value: Value) -> (pg_sys::Datum, bool) {
     let datum = match value {

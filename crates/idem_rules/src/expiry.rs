@@ -26,7 +26,9 @@ pub(crate) fn end(action: &Action, state: State, granted: &Policy, now: Time) ->
         state,
         ended_at: Some(now),
         expires_at: Some(now.saturating_add(ttl)),
-        lease_expires_at: None,
+        // Of no meaning any more. But the ledger keeps it in front of what a commit changes, and only what comes after
+        // the first difference is written to the log again.
+        lease_expires_at: action.lease_expires_at.filter(|_| state == State::Committed),
         due_at: None,
         deadline_at: None,
         reconcile_lease_expires_at: None,
@@ -71,6 +73,7 @@ pub(crate) fn visit(action: &Action, open_children: bool, policies: Policies, no
             let tombstone = Action {
                 state: State::Expired,
                 expires_at: Some(retention_end.saturating_add(granted.tombstone_ttl)),
+                lease_expires_at: None,
                 resource_id: None,
                 ..action.clone()
             };
@@ -141,10 +144,12 @@ pub fn open(action: &Action, now: Time) -> Option<Open> {
             State::Started => Some(action.lease_expires_at),
             State::Unknown if !action.flags.escalated => Some(action.deadline_at),
             State::Proposed | State::Approved | State::Expired => None,
-            _ => Some(None),
+            State::Committed | State::Failed | State::Rejected => Some(action.expires_at),
+            State::Unknown | State::Retryable => Some(None),
         };
         if let Some(visit_at) = visit_at {
-            return Some(at(Queue::Review, action.lease_expires_at.or(action.due_at), visit_at));
+            let lease = action.lease_expires_at.filter(|_| action.state == State::Started);
+            return Some(at(Queue::Review, lease.or(action.due_at), visit_at));
         }
     }
     if action.state == State::Committed && action.flags.needs_compensation {

@@ -144,8 +144,7 @@ pub fn open(action: &Action, now: Time) -> Option<Open> {
             State::Started => Some(action.lease_expires_at),
             State::Unknown if !action.flags.escalated => Some(action.deadline_at),
             State::Proposed | State::Approved | State::Expired => None,
-            State::Committed | State::Failed | State::Rejected => Some(action.expires_at),
-            State::Unknown | State::Retryable => Some(None),
+            _ => Some(None),
         };
         if let Some(visit_at) = visit_at {
             let lease = action.lease_expires_at.filter(|_| action.state == State::Started);

@@ -254,3 +254,61 @@ def test_ledger_fields(conn):
     assert found.created_at <= found.ended_at < found.expires_at
     assert status(conn, "fields").response == {"id": "t_1"}
     assert value(conn, "SELECT count(*) FROM idem_trace('fields') WHERE detail LIKE '%%fingerprint=%%'") == 1
+
+
+# Known ways to fail.
+
+@pytest.mark.parametrize("reason", ["time-out", "500", "504", "connection reset"])
+def test_an_ambiguous_failure_stays_unknown(conn, reason):
+    """Failure 48: nothing that may have happened is forgotten; retries are told so."""
+    got = reserve(conn, f"charge {reason}", action_type="refund.create")
+    assert end(conn, "idem_mark_unknown", got, reason=reason) == "unknown"
+    for _ in range(3):
+        assert reserve(conn, f"charge {reason}", action_type="refund.create").decision == "unknown"
+    assert row(conn, "SELECT reason FROM idem_unresolved").reason == reason
+
+
+@pytest.mark.parametrize("proof", ["not_sent", "refused"])
+def test_a_certain_failure_allows_a_retry(conn, proof):
+    """Failure 48, the other half: under the same key, as attempt 2."""
+    got = reserve(conn, "charge", action_type="refund.create")
+    assert end(conn, "idem_fail", got, proof=proof, retryable=True, retry_after_seconds=0) == "retryable"
+    again = reserve(conn, "charge", action_type="refund.create")
+    assert (again.granted, again.attempt) == (True, 2)
+
+
+def test_a_time_out_that_landed(conn, provider):
+    """Failure 49: pending during the lease, unknown after the mark, replay once it was found; granted once."""
+    got = reserve(conn, "landed", action_type="refund.create")
+    provider.create(str(got.provider_key))
+    assert reserve(conn, "landed", action_type="refund.create").decision == "pending"
+    end(conn, "idem_mark_unknown", got)
+    assert reserve(conn, "landed", action_type="refund.create").decision == "unknown"
+    resolve(conn, leased(conn), "applied", resource_id=provider.made[0]["id"])
+    last = reserve(conn, "landed", action_type="refund.create")
+    assert (last.decision, last.resource_id, last.attempt) == ("replay", "id_1", 1)
+    assert value(conn, "SELECT count(*) FROM idem_trace('landed') WHERE event = 'execute'") == 1
+
+
+def test_evidence_of_a_superseded_attempt_blocks_a_contrary_finding(conn):
+    """However many probes find nothing: somebody who was there says that it happened."""
+    got = timed_out(conn, "seen", "refund.create")
+    assert end(conn, "idem_add_evidence", got, finding="applied", resource_id="re_1") == "recorded"
+    item = leased(conn)
+    assert [one["resource_id"] for one in item.evidence] == ["re_1"]
+    assert resolve(conn, item, "not_applied").state == "unknown"
+    assert reserve(conn, "seen", action_type="refund.create", can_reconcile=True).decision == "review"
+
+
+def test_agreeing_probes_have_to_be_apart(conn):
+    """Two look-ups in a row see the same moment; the queue gives the action out again when the next one counts."""
+    conn.execute("SELECT idem_register_action_type('apart', 'deduplicated_creation', settle_delay => '0',"
+                 " probes_required => 2, probe_interval => '400 ms')")
+    timed_out(conn, "apart", "apart")
+    first = leased(conn)
+    resolved = resolve(conn, first, "not_applied")
+    assert resolved.state == "unknown"
+    assert rows(conn, "SELECT * FROM idem_reconcile_next(1)") == [], "not before the probe would count"
+    outlive(conn, resolved.next_probe_at)
+    second = leased(conn)
+    assert second.probes == 1 and resolve(conn, second, "not_applied").state == "retryable"

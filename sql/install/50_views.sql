@@ -90,11 +90,11 @@ COMMENT ON VIEW @extschema@.idem_unresolved IS 'Actions whose outcome is not kno
 
 CREATE VIEW @extschema@.idem_compensations WITH (security_barrier) AS
 SELECT a.action_id, a.tenant, a.key, a.action_type,
-    CASE WHEN a.expires_at <= pg_catalog.clock_timestamp() AND coalesce(a.flags, 0) & 64 = 0 THEN 'expired'
+    CASE WHEN a.expires_at <= pg_catalog.clock_timestamp() THEN 'expired'
         ELSE @extschema@.idem_state_word(a.state) END AS state,
     a.resource_id, coalesce(a.flags, 0) & 512 <> 0 AS needs_compensation,
     c.action_id AS compensation_id, c.key AS compensation_key, c.action_type AS compensation_type,
-    CASE WHEN c.expires_at <= pg_catalog.clock_timestamp() AND coalesce(c.flags, 0) & 64 = 0 THEN 'expired'
+    CASE WHEN c.expires_at <= pg_catalog.clock_timestamp() THEN 'expired'
         ELSE @extschema@.idem_state_word(c.state) END AS compensation_state,
     c.resource_id AS compensation_resource_id, l.live_for IS NOT NULL AS stands, l.made_at
 FROM @extschema@.idem_compensation AS l

@@ -62,7 +62,7 @@ BEGIN
                 AND e.event IN ('committed', 'committed_late', 'applied', 'partially_applied', 'decided'))
         UNION ALL
         SELECT coalesce(story.ended_at, asked_at), 6, 0, NULL, 'outcome', 'outcome -> '
-            || CASE WHEN story.state IN ('c', 'f', 'j') AND story.expires_at <= asked_at AND coalesce(story.flags, 0) & 64 = 0
+            || CASE WHEN story.state IN ('c', 'f', 'j') AND story.expires_at <= asked_at
                     THEN 'expired'
                 WHEN story.state = 's' AND story.lease_expires_at <= asked_at
                     THEN 'unknown, attempt ' || story.attempt || ' is past its lease'

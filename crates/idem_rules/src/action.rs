@@ -286,11 +286,14 @@ impl Action {
         self.flags.escalated || self.deadline_at.is_some_and(|deadline| deadline <= now)
     }
 
-    /// True when a terminal action's retention is over, whether or not a worker has been here. Reports that contradict
-    /// each other are kept until a person has decided.
+    /// True when a terminal action's retention is over, whether or not a worker has been here.
     pub fn retention_over(&self, now: Time) -> bool {
-        let undecided = self.flags.discrepancy && self.state != State::Expired;
-        self.state.is_terminal() && !undecided && self.expires_at.is_some_and(|end| end <= now)
+        self.state.is_terminal() && self.expires_at.is_some_and(|end| end <= now)
+    }
+
+    /// True while reports that contradict each other keep the record: a person has to decide, however late it is.
+    pub fn undecided(&self) -> bool {
+        self.flags.discrepancy && self.state != State::Expired
     }
 
     /// The state as a reader has to see it at `now`.

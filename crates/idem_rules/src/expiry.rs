@@ -41,7 +41,7 @@ pub(crate) fn end(action: &Action, state: State, granted: &Policy, now: Time) ->
 ///
 /// started past its lease → unknown; proposed or approved past its time → rejected; unknown past its deadline →
 /// escalated; terminal past its retention → expired; a tombstone past its time → [`Answer::Remove`]. A record
-/// with open children stays.
+/// with open children, or that a person has to decide on, stays.
 pub(crate) fn visit(action: &Action, open_children: bool, policies: Policies, now: Time) -> Result<Step> {
     let granted = policies.granted;
     match action.state {
@@ -64,7 +64,7 @@ pub(crate) fn visit(action: &Action, open_children: bool, policies: Policies, no
             let next = Action { flags, ..action.clone() };
             Ok(Step::to(next, Answer::State(State::Unknown)).event("escalated"))
         }
-        _ if open_children => Ok(Step::unchanged(Answer::Nothing)),
+        _ if open_children || action.undecided() => Ok(Step::unchanged(Answer::Nothing)),
         State::Expired if action.retention_over(now) => Ok(Step::unchanged(Answer::Remove)),
         State::Committed | State::Failed | State::Rejected if action.retention_over(now) => {
             // Expiry is judged at read time, so the tombstone's time began when retention ended, however late

@@ -188,7 +188,7 @@ pub(crate) fn escalate(action: &Action) -> Result<Step> {
 
 /// A person decides, from any state but expired. Closes every open question.
 pub(crate) fn decide(action: &Action, decide: &Decide, policies: Policies, now: Time) -> Result<Step> {
-    if action.retention_over(now) || action.state == State::Expired {
+    if !action.undecided() && action.retention_over(now) || action.state == State::Expired {
         return Err(refused(action, Standing::Current, "decided"));
     }
     let mut base = Action { flags: closed(action.flags), ..action.clone() };

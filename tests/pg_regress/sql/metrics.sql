@@ -33,8 +33,7 @@ SELECT decision FROM idem_compensate(:'action_id', 'metrics undo', '{}', 'metric
 -- Added up, the sums stay.
 SELECT FROM generate_series(1, 200) AS n, LATERAL idem_reserve('metrics many ' || n, action_type => 'metrics', lease_seconds => 0.001);
 SELECT pg_sleep(0.01);
-SELECT count(*) FROM idem_reconcile_next(1000, action_type => 'metrics');
-SELECT count(*) FROM idem_reconcile_next(1000, action_type => 'metrics');
+SELECT count(*) FROM idem_sweep(10000);
 SELECT count(*) FROM idem_reconcile_next(1000, action_type => 'metrics');
 CREATE TEMP TABLE sums AS SELECT name, up_to, sum(value) FROM idem_counted GROUP BY 1, 2;
 SELECT idem_add_up_counts() >= 100 AS added_up;

@@ -223,12 +223,12 @@ impl<'a> Pull<'a> {
         }
         // So that the next call goes on from here even where no sweep ever comes. What another transaction holds
         // is left to whoever comes next.
-        if !all && all_done {
-            if let Some(cursor) =
+        if !all
+            && all_done
+            && let Some(cursor) =
                 Cursor::lock(self.call, "lease")?.filter(|cursor| cursor.visited_to < reached)
-            {
-                cursor.advance(reached)?;
-            }
+        {
+            cursor.advance(reached)?;
         }
         Ok(())
     }

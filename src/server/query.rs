@@ -45,8 +45,8 @@ pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
         let found =
             pg_sys::RangeVarGetRelidExtended(variable, pg_sys::NoLock as i32, 0, None, std::ptr::null_mut());
         let all = pg_sys::AclMaskHow::ACLMASK_ALL;
-        let held = pg_sys::pg_class_aclmask(found, pg_sys::GetUserId(), wanted.into(), all);
-        if held != pg_sys::AclMode::from(wanted) {
+        let held = pg_sys::pg_class_aclmask(found, pg_sys::GetUserId(), wanted as pg_sys::AclMode, all);
+        if held != wanted as pg_sys::AclMode {
             pg_sys::aclcheck_error(
                 pg_sys::AclResult::ACLCHECK_NO_PRIV,
                 pg_sys::ObjectType::OBJECT_TABLE,

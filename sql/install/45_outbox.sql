@@ -210,7 +210,7 @@ COMMENT ON FUNCTION @extschema@.idem_outbox_ack IS 'The message is delivered; th
 CREATE FUNCTION @extschema@.idem_outbox_ack_many(outbox text, claim_id uuid, ids uuid[])
 RETURNS SETOF @extschema@.idem_outbox_outcome
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_ack_many IS 'Messages of one claim are delivered. Returns the outcome of each, as idem_outbox_ack does, in the order of ids. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 55000.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_ack_many IS 'Messages of one claim are delivered. Returns the outcome of each, as idem_outbox_ack does, in the order of ids; refused where the action that a message carries cannot be committed. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 55000.';
 
 CREATE FUNCTION @extschema@.idem_outbox_nack(
     outbox text, id uuid, claim_id uuid, error text = NULL, proof text = NULL, delay_seconds double precision = NULL

@@ -266,6 +266,7 @@ pub fn idem_outbox_ack_many(call: &Call) -> Result<Datum> {
             // Refused by the rules before anything was stored: that is this message's outcome, not the batch's.
             let word = match acked {
                 Err(error) if error.code == Code::LostAttempt => "lost",
+                Err(error) if matches!(error.code, Code::IllegalMove | Code::NoSuchAction) => "refused",
                 other => other?,
             };
             outcomes.push((message.id(), word));

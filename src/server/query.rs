@@ -265,6 +265,8 @@ pub fn as_owner<T>(table: Relation, work: impl FnOnce() -> Result<T>) -> Result<
         (c"enable_seqscan", c"off"),
         (c"enable_bitmapscan", c"off"),
         (c"enable_sort", c"off"),
+        // What is turned off looks dear to the planner, and dear plans are compiled.
+        (c"jit", c"off"),
     ] {
         set_for_now(name, value);
     }

@@ -129,7 +129,7 @@ class Crash:
     def kill_backend(self):
         """One backend dies, so the postmaster ends all the others and recovers."""
         with self.cluster.connect() as conn:
-            found = conn.execute("SELECT pid FROM pg_stat_activity WHERE datname IS NOT NULL "
+            found = conn.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
                                  "AND pid <> pg_backend_pid()").fetchall()
         before = self.cluster.log().count("ready to accept connections")
         os.kill(self.random.choice(found)[0], signal.SIGKILL)

@@ -21,16 +21,16 @@ def restored(workers):
 
 def fill(conn):
     """Ended and past the ttl, with notes; dead; unknown; retryable. Returns how many. Nobody has swept."""
+    conn.execute("SELECT idem_register_action_type('t', 'deduplicated_creation', effect => 'local', ttl => '3 s')")
     conn.execute("SELECT idem_register_action_type('t', 'deduplicated_creation', effect => 'local', ttl => '1 s')")
-    conn.execute("SELECT idem_register_action_type('t', 'deduplicated_creation', effect => 'local', ttl => '0.5 s')")
     for key, ending in (("committed", "idem_commit(r.action_id, r.attempt_id, '{\"n\": 1}')"), ("dead", "NULL"),
                         ("unknown", "idem_mark_unknown(r.action_id, r.attempt_id)"),
                         ("released", "idem_release(r.action_id, r.attempt_id)")):
         conn.execute(f"SELECT {ending} FROM generate_series(1, 500) AS n, LATERAL idem_reserve('{key}' || n, '{{}}', "
                      "action_type => 't', lease_seconds => 0.3) AS r")
-    conn.execute("SELECT idem_add_evidence(action_id, attempt_id, 'applied', note => 'secret') FROM idem_action "
-                 "WHERE state = 'c'")
-    conn.execute("SELECT pg_sleep(0.9)")
+        if key == "committed":
+            conn.execute("SELECT idem_add_evidence(action_id, attempt_id, 'applied', note => 'secret') FROM idem_action")
+    conn.execute("SELECT pg_sleep(1.3)")
     return 2000
 
 

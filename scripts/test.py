@@ -46,8 +46,8 @@ def checked(status, counts):
     return counts._replace(failed=1) if status != 0 and counts.failed == 0 else counts
 
 
-def cargo_test(*words):
-    status, output = run(["cargo", "test", "--quiet", "--locked", *words])
+def cargo_test(*words, **kw):
+    status, output = run(["cargo", "test", "--quiet", "--locked", *words], **kw)
     found = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
     return checked(status, Counts(*(sum(map(int, column)) for column in zip(*found))))
 
@@ -60,6 +60,15 @@ def rules():
 def model():
     """The rules, model-checked: every order of events in small worlds, and faults that must be found."""
     return cargo_test("--profile", "model", "--package", "idem_model", "--", "--nocapture")
+
+
+def beside():
+    """Random calls and kills on a server and on the rules side by side."""
+    settings = {"fsync": False, "autovacuum": False, "statement_timeout": "30s"}
+    with Cluster(settings=settings, preload=False) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        return cargo_test("--profile", "model", "--package", "idem_side_by_side", "--", "--nocapture",
+                          env=cluster.env())
 
 
 def sql():
@@ -101,7 +110,7 @@ def upgrade():
 
 def main():
     results = {}
-    chosen = [globals()[name] for name in sys.argv[1:]] or [rules, model, sql, live]
+    chosen = [globals()[name] for name in sys.argv[1:]] or [rules, model, sql, beside, live]
     for suite in chosen:
         print(f"\n=== {suite.__name__}: {suite.__doc__.splitlines()[0]}", flush=True)
         began = time.monotonic()

@@ -57,14 +57,10 @@ BEGIN
         EXECUTE statement INTO result USING $2;
         PERFORM @extschema@.idem_commit(reserved.action_id, reserved.attempt_id, result);
         -- It is done: nothing is left to carry out, and nobody owns an attempt.
-        reserved.granted := false;
-        reserved.attempt_id := NULL;
-        reserved.fence := NULL;
-        reserved.provider_key := NULL;
-        reserved.lease_expires_at := NULL;
-        reserved.response := result;
-        SELECT s.state, s.response_state INTO reserved.state, reserved.response_state
-        FROM @extschema@.idem_status_by_id(reserved.action_id) AS s;
+        reserved := (
+            SELECT ROW(false, reserved.decision, reserved.action_id, NULL, NULL, reserved.attempt, s.state, NULL, NULL,
+                result, s.response_state, NULL, NULL, NULL, NULL)::@extschema@.idem_reservation
+            FROM @extschema@.idem_status_by_id(reserved.action_id) AS s);
     END IF;
     RETURN reserved;
 END

@@ -73,6 +73,7 @@ BEGIN
         PERFORM @extschema@.idem_add_up_counts();
     EXCEPTION WHEN OTHERS THEN
         failure := SQLSTATE || ': ' || SQLERRM;
+        swept := ROW(0, 0, 0, 0);
         -- Said once, not at every visit.
         IF failure IS DISTINCT FROM (SELECT v.last_error FROM @extschema@.idem_worker_visit AS v) THEN
             RAISE LOG 'pg_idem worker: a sweep failed: %', failure;
@@ -87,10 +88,7 @@ BEGIN
         removed = v.removed + swept.removed,
         last_error = coalesce(failure, v.last_error),
         last_error_at = CASE WHEN failure IS NULL THEN v.last_error_at ELSE clock_timestamp() END;
-    IF failure IS NOT NULL THEN
-        swept.visited := -1;
-    END IF;
-    RETURN swept;
+    RETURN CASE WHEN failure IS NULL THEN swept ELSE ROW(-1, 0, 0, 0)::@extschema@.idem_swept END;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.idem_visit IS 'One batch of the background worker, written down. Returns what it did, visited = -1 when it failed. For the worker only.';

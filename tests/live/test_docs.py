@@ -275,13 +275,12 @@ def test_decisions_findings_and_classes_are_those_of_the_code():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_names_exist(page, catalog):
-    """Whatever looks like a name of the extension's is one, or stands where the page says what is not built yet."""
+    """Whatever looks like a name of the extension's is one."""
     text = page.read_text()
     known = set(catalog["functions"]) | catalog["views"] | catalog["tables"] | {"idem_rules", "idem_model"}
     types = {"idem_reservation", "idem_action_status", "idem_resolution", "idem_restored", "idem_swept", "idem_outbox_message"}
-    planned = sections(README)["Not built yet"] + sections(DESIGN).get("What is not built yet", "")
     for name in sorted(set(re.findall(r"\bidem_[a-z_]+\b", text))):
-        assert name in known | types or name in planned, f"{page.name} names {name}"
+        assert name in known | types, f"{page.name} names {name}"
     for name in sorted(set(re.findall(r"\bpg_idem\.([a-z_]+)\b", text))):
         assert f"pg_idem.{name}" in catalog["settings"] or name in ("control", "so", "git"), name
 

@@ -1,12 +1,13 @@
 //! Background processes: registration, shared memory, and the little SQL they run.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, BgWorkerStartTime, SignalWakeFlags,
 };
-use pgrx::{IntoDatum, PgLwLock, Spi, pg_guard, pg_sys};
+use pgrx::{IntoDatum, PgLwLock, PgMemoryContexts, Spi, pg_guard, pg_sys};
 
 use super::shared;
 use crate::{settings, worker};
@@ -151,6 +152,11 @@ pub fn databases() -> Vec<(Database, String)> {
     })
 }
 
+thread_local! {
+    /// For one visit: what the server allocates for a worker would otherwise stay for the launcher's whole life.
+    static MEMORY: RefCell<PgMemoryContexts> = RefCell::new(PgMemoryContexts::new("pg_idem visit"));
+}
+
 /// Longer than any visit takes: what lasts longer hangs, at the door of a database that somebody holds locked.
 const LONGEST_VISIT: Duration = Duration::from_secs(4);
 
@@ -159,7 +165,7 @@ const LONGEST_VISIT: Duration = Duration::from_secs(4);
 /// `rest` is what [`rest`] tells the worker.
 pub fn visit(database: Database, rest: u32) -> Visit {
     *SAID.exclusive() = ABSENT;
-    let started = BackgroundWorkerBuilder::new("pg_idem worker")
+    let worker = BackgroundWorkerBuilder::new("pg_idem worker")
         .set_type("pg_idem worker")
         .set_library("pg_idem")
         .set_function("idem_worker_main")
@@ -167,8 +173,12 @@ pub fn visit(database: Database, rest: u32) -> Visit {
         .set_argument(database.into_datum())
         .set_extra(&rest.to_string())
         // SAFETY: this process's own id.
-        .set_notify_pid(unsafe { pg_sys::MyProcPid })
-        .load_dynamic();
+        .set_notify_pid(unsafe { pg_sys::MyProcPid });
+    // SAFETY: what the visit before left here, the server's handle of its worker, is used by nobody any more.
+    let started = MEMORY.with_borrow_mut(|memory| unsafe {
+        memory.reset();
+        memory.switch_to(|_| worker.load_dynamic())
+    });
     let Ok(worker) = started else { return Visit::Refused };
     let arrived = Instant::now();
     while !matches!(worker.pid(), Err(BackgroundWorkerStatus::Stopped)) {

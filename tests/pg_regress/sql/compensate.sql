@@ -70,6 +70,8 @@ SELECT key FROM idem_unresolved WHERE key LIKE 'compensate %';
 -- A record with an open compensation outlives its retention, and goes when that has ended.
 SELECT name FROM idem_register_action_type('compensate.brief', 'idempotent_mutation', ttl => '0', tombstone_ttl => '0');
 SELECT action_id AS brief, attempt_id FROM idem_reserve('compensate brief', '{}', 'acme', 'compensate.brief', ttl_seconds => 1, lease_seconds => 0.001) \gset
+-- Past the first visit, so that its end is noted among the open actions.
+DO $$ BEGIN PERFORM pg_sleep(0.01); END $$;
 SELECT idem_commit(:'brief', :'attempt_id', '{"n": 1}');
 SELECT action_id AS undo, attempt_id FROM idem_compensate(:'brief', 'compensate undo brief', '{}', 'compensate.cancel') \gset
 UPDATE idem_action SET expires_at = clock_timestamp() WHERE action_id = :'brief';

@@ -67,11 +67,21 @@ impl Row {
 impl Table {
     /// Opens the table behind `spec` for reading and writing.
     pub fn open(call: &Call, spec: &'static Spec) -> Result<Table> {
-        let known = catalog::resolve(call, spec)?;
-        // SAFETY: the ids were looked up under the invalidation callback; a dropped table raises here.
-        let relation = unsafe { pg_sys::table_open(known.table, LOCK) };
-        let indexes = [const { Cell::new(std::ptr::null_mut()) }; MAX_INDEXES];
-        Ok(Table { relation, known, indexes, count: spec.indexes.len() })
+        loop {
+            let known = catalog::resolve(call, spec)?;
+            // SAFETY: the ids were looked up under the invalidation callback; a dropped table raises here.
+            let relation = unsafe { pg_sys::table_open(known.table, LOCK) };
+            // Taking the lock took in what others had sent, and that may have emptied the session's memory of our
+            // tables. Whoever caches what he reads now relies on hearing of the next change, and only a table that
+            // is known is heard of: so it is made known again, by the last thing done before it is read.
+            let known_now = catalog::resolve(call, spec)?;
+            if known_now.table == known.table {
+                let indexes = [const { Cell::new(std::ptr::null_mut()) }; MAX_INDEXES];
+                return Ok(Table { relation, known: known_now, indexes, count: spec.indexes.len() });
+            }
+            // SAFETY: opened above, and not used since.
+            unsafe { pg_sys::table_close(relation, LOCK) };
+        }
     }
 
     /// Opens the table once no other transaction reads or writes it, and keeps all others out until this one ends.

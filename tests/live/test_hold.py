@@ -67,6 +67,19 @@ def test_one_that_waits_is_stopped_too(connect, tenant):
     assert waiting.result(20) == "ID008"
 
 
+def test_a_change_that_comes_while_the_holds_are_opened(connect, tenant):
+    """A session that waited for the table's lock was told of a change before it read; it hears of the next one too."""
+    operator, worker, observer = connect(autocommit=False), connect(), connect()
+    operator.execute("LOCK TABLE idem_held IN SHARE MODE")
+    waiting = in_background(reserve, worker, "before", tenant=tenant)
+    wait_for(observer, worker, "relation")
+    hold(operator, tenant[:-1] + "!")
+    operator.commit()
+    assert waiting.result(20).granted
+    hold(observer, tenant)
+    assert sqlstate(reserve, worker, "after", tenant=tenant) == "ID008"
+
+
 def test_grants_in_progress_go_on(connect, tenant):
     """Granted before the hold's COMMIT and committed after it: the attempt ends as it would have."""
     worker, operator = connect(autocommit=False), connect()

@@ -94,9 +94,13 @@ const ACTION_ENDED: &str = "the action has ended without its effect";
 /// Locked messages that may be claimed, those that failed before at most half unless there is room.
 fn candidates(outbox: &Outbox, max: i64) -> Vec<Found> {
     let now = server::clock();
-    let (from, turn) = outbox.cursor.begin(now);
+    let (from, turn) = outbox.begin_claim(now);
     outbox.expire(now, 2 * max);
-    let share = if outbox.cursor.is_time_for_retries(now) { rules::retried_share(max, turn) } else { 0 };
+    // A claim that has no room for them leaves the time to the next one.
+    let share = match rules::retried_share(max, turn) {
+        share if share > 0 && outbox.cursor.is_time_for_retries(now) => share,
+        _ => 0,
+    };
     let mut found = if share > 0 { outbox.retried_ones(now, share) } else { Vec::new() };
     let new = outbox.new_ones(from, now, max - found.len() as i64);
     let room = max - new.len() as i64;

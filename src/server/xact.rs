@@ -48,6 +48,12 @@ pub fn assign_transaction_id() {
     unsafe { pg_sys::GetCurrentTransactionId() };
 }
 
+/// True when this transaction has changed something, or has locked a row.
+pub fn has_transaction_id() -> bool {
+    // SAFETY: looks at the backend's own transaction state.
+    unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
 /// True when `xid` is this transaction or one of its subtransactions.
 pub fn is_current_transaction(xid: u32) -> bool {
     // SAFETY: looks at the backend's own transaction state.

@@ -66,7 +66,8 @@ pub struct Outbox {
 /// rests on it.
 pub struct Cursor {
     low: Cell<i64>,
-    /// A place to start from, once every transaction with an id below the second number has ended.
+    /// No message before this place will still be put, once every transaction with an id below the second number has
+    /// ended.
     next: Cell<Option<(i64, u64)>>,
     claims: Cell<u64>,
     looked_from_start: Cell<Time>,
@@ -80,25 +81,6 @@ const CURSOR_EVERY: u64 = 8;
 const FROM_START_EVERY: Span = 60 * 1_000_000;
 
 impl Cursor {
-    /// Where this claim looks from, and its number.
-    pub fn begin(&self, now: Time) -> (i64, u64) {
-        let claims = self.claims.get();
-        self.claims.set(claims + 1);
-        if let Some((low, xid)) = self.next.get().filter(|_| claims.is_multiple_of(CURSOR_EVERY)) {
-            // Whoever could still commit a message before that place took his id before it was seen.
-            if server::oldest_running().0 >= xid {
-                self.low.set(low);
-                self.next.set(None);
-            }
-        }
-        let since = now.saturating_sub(self.looked_from_start.get());
-        if !(0..FROM_START_EVERY).contains(&since) {
-            self.looked_from_start.set(now);
-            return (i64::MIN, claims);
-        }
-        (self.low.get(), claims)
-    }
-
     /// True when nobody in this session has looked for messages that failed before within the shortest time that one
     /// rests: there can hardly be new ones.
     pub fn is_time_for_retries(&self, now: Time) -> bool {
@@ -108,6 +90,11 @@ impl Cursor {
             self.looked_for_retries.set(now);
         }
         time
+    }
+
+    /// A message was found there, before the place that looking started from.
+    fn lower(&self, seq: i64) {
+        self.low.set(self.low.get().min(seq));
     }
 
     fn wants_a_place(&self) -> bool {
@@ -313,13 +300,56 @@ impl Outbox {
         self.statements.explode.run(&[Some(messages)])
     }
 
+    /// Where this claim looks from, and its number.
+    pub fn begin_claim(&self, now: Time) -> (i64, u64) {
+        let cursor = &self.cursor;
+        let claims = cursor.claims.get();
+        cursor.claims.set(claims + 1);
+        if claims.is_multiple_of(CURSOR_EVERY) {
+            self.move_cursor();
+        }
+        let since = now.saturating_sub(cursor.looked_from_start.get());
+        if !(0..FROM_START_EVERY).contains(&since) {
+            cursor.looked_from_start.set(now);
+            return (i64::MIN, claims);
+        }
+        (cursor.low.get(), claims)
+    }
+
+    /// Moves the cursor to the first message that is not delivered, once nobody can still commit one before it.
+    fn move_cursor(&self) {
+        let cursor = &self.cursor;
+        // What this transaction has done may be rolled back, and an older snapshot does not see what was committed late.
+        if server::has_transaction_id() || server::repeatable_read() {
+            return;
+        }
+        let Some((place, xid)) = cursor.next.get() else { return };
+        // Whoever could still commit a message before that place took his id before it was seen.
+        if server::oldest_running().0 < xid {
+            return;
+        }
+        // What those committed since then is seen by a statement that begins now.
+        let first = self.first(cursor.low.get());
+        cursor.low.set(first.map_or(place, |first| first.min(place)));
+        cursor.next.set(None);
+    }
+
+    /// The place of the first message from `from` on that is not delivered and was never kept from it.
+    fn first(&self, from: i64) -> Option<i64> {
+        self.statements.first.run(&[Some(Datum::from(from))]).first().and_then(|row| row.big(0))
+    }
+
     /// Locks up to `max` messages that were never kept from delivery, from place `from` on.
     pub fn new_ones(&self, from: i64, now: Time, max: i64) -> Vec<Found> {
-        found(self.statements.new.run(&[
+        let found = found(self.statements.new.run(&[
             Some(Datum::from(from)),
             Some(server::time_datum(now)),
             Some(Datum::from(max)),
-        ]))
+        ]));
+        if let Some(first) = found.first() {
+            self.cursor.lower(first.seq());
+        }
+        found
     }
 
     /// Locks up to `max` messages that were kept from delivery and are due again.
@@ -333,8 +363,7 @@ impl Outbox {
         if !turn.is_multiple_of(CURSOR_EVERY) || !cursor.wants_a_place() {
             return;
         }
-        let first = self.statements.first.run(&[Some(Datum::from(from))]);
-        if let Some(seq) = first.first().and_then(|row| row.big(0)) {
+        if let Some(seq) = self.first(from) {
             cursor.next.set(Some((seq, server::oldest_running().1)));
         }
     }

@@ -95,7 +95,7 @@ def test_nobody_is_notified_unless_asked(connect, outbox):
         writer.execute("PREPARE TRANSACTION 'notified'")
 
 
-@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("batch", [1, 7, 20])
 def test_what_is_committed_late_is_not_passed_by(connect, outbox, batch):
     """Failure 58: the first message commits after hundreds of later ones were delivered and the cursor has moved on."""
     name, writer, other, relay = outbox(), connect(autocommit=False), connect(), connect()
@@ -109,6 +109,19 @@ def test_what_is_committed_late_is_not_passed_by(connect, outbox, batch):
     assert delivered == 300
     writer.commit()
     assert [message.id for message in claim(relay, name, batch)] == [late]
+
+
+def test_what_was_acked_and_rolled_back_is_not_passed_by(connect, outbox):
+    """Claims in transactions that acked everything before a place, and were rolled back, do not move the cursor there."""
+    name, relay = outbox(), connect()
+    put_many(relay, name, *[(n, n) for n in range(40)])
+    claimed = claim(relay, name, 20, lease=1.0)
+    for _ in range(24):
+        with relay.transaction(force_rollback=True):
+            assert ack(relay, name, claimed) == ["acked"] * 20
+            claim(relay, name, 1)
+    outlive(relay, claimed[0].lease_expires_at)
+    assert [message.id for message in claim(relay, name, 20)] == [message.id for message in claimed]
 
 
 def test_time_is_the_clocks_also_late_in_a_transaction(connect, outbox):

@@ -84,8 +84,9 @@ LATERAL (
 ) AS seen
 WHERE @extschema@.idem_sees_tenant(a.tenant) AND (a.state = 'u' OR clock.dead OR coalesce(a.flags, 0) & 64 <> 0
     OR a.state = 'c' AND coalesce(a.flags, 0) & 512 <> 0 AND NOT EXISTS (
-        SELECT FROM @extschema@.idem_compensation AS l JOIN @extschema@.idem_action AS child ON child.action_id = l.action_id
-        WHERE l.live_for = a.action_id AND child.state NOT IN ('f', 'j')));
+        -- A compensation that is not there any more may have happened.
+        SELECT FROM @extschema@.idem_compensation AS l LEFT JOIN @extschema@.idem_action AS child ON child.action_id = l.action_id
+        WHERE l.live_for = a.action_id AND (child.state IS NULL OR child.state NOT IN ('f', 'j'))));
 COMMENT ON VIEW @extschema@.idem_unresolved IS 'Actions whose outcome is not known, or about which reports contradict each other, or of which only a part happened: who is at it, how long it has been so, until when, what was found last, how to look it up, and what to do next.';
 
 CREATE VIEW @extschema@.idem_compensations WITH (security_barrier) AS
@@ -93,14 +94,14 @@ SELECT a.action_id, a.tenant, a.key, a.action_type,
     CASE WHEN a.expires_at <= pg_catalog.clock_timestamp() THEN 'expired'
         ELSE @extschema@.idem_state_word(a.state) END AS state,
     a.resource_id, coalesce(a.flags, 0) & 512 <> 0 AS needs_compensation,
-    c.action_id AS compensation_id, c.key AS compensation_key, c.action_type AS compensation_type,
+    l.action_id AS compensation_id, c.key AS compensation_key, c.action_type AS compensation_type,
     CASE WHEN c.expires_at <= pg_catalog.clock_timestamp() THEN 'expired'
         ELSE @extschema@.idem_state_word(c.state) END AS compensation_state,
     c.resource_id AS compensation_resource_id, l.live_for IS NOT NULL AS stands, l.made_at
 FROM @extschema@.idem_compensation AS l
-JOIN @extschema@.idem_action AS c ON c.action_id = l.action_id
+LEFT JOIN @extschema@.idem_action AS c ON c.action_id = l.action_id
 LEFT JOIN @extschema@.idem_action AS a ON a.action_id = l.parent_id
-WHERE @extschema@.idem_sees_tenant(c.tenant);
+WHERE @extschema@.idem_sees_tenant(coalesce(c.tenant, a.tenant));
 COMMENT ON VIEW @extschema@.idem_compensations IS 'Each compensation with its original: both outcomes in one row. stands is false for one that another has replaced.';
 
 CREATE VIEW @extschema@.idem_overdue WITH (security_barrier) AS

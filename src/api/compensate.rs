@@ -98,14 +98,16 @@ fn begin(call: &Call, ledger: &Ledger, parent: &Entry, child_id: Uuid) -> Result
     let parent_id = parent.action_id;
     let before = compensation::live(call, parent_id)?;
     let mut stands = false;
-    if let Some(link) = &before
-        && let Some(child) = ledger.find(link.action_id)?
-    {
-        // Nobody gives it another chance meanwhile.
-        match ledger.lock(&child, true) {
-            Changed::Done => stands = is_live(child.action.state),
-            _ if server::repeatable_read() => return Err(server::serialization()),
-            _ => return Ok(false),
+    if let Some(link) = &before {
+        // One that is not there any more may have happened.
+        stands = true;
+        if let Some(child) = ledger.find(link.action_id)? {
+            // Nobody gives it another chance meanwhile.
+            match ledger.lock(&child, true) {
+                Changed::Done => stands = is_live(child.action.state),
+                _ if server::repeatable_read() => return Err(server::serialization()),
+                _ => return Ok(false),
+            }
         }
     }
     let now = server::clock();

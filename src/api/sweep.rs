@@ -29,7 +29,7 @@ const REWIND: Time = DAY;
 /// A row that another transaction holds is looked at again after this time.
 const BUSY_RETRY: Time = 5 * SECOND;
 
-/// A record that is kept for its children is looked at again after this time.
+/// A record that is kept for others, or while retention rests, is looked at again after this time.
 const KEPT_RETRY: Time = 3600 * SECOND;
 
 /// What a visit came to.
@@ -38,15 +38,15 @@ enum Visited {
     Moved,
     /// Nothing was due.
     NotDue,
-    /// Something that belongs to it has not ended.
-    Kept,
+    /// Something that belongs to it is still there; looked at again at this time.
+    Kept(Time),
     /// Another transaction that has not ended holds the row.
     Busy,
 }
 
-/// The place of a record that outlives its retention because of its children.
-fn kept(now: Time) -> Open {
-    Open { queue: Queue::Expiry, due_at: now, visit_at: Some(now.saturating_add(KEPT_RETRY)) }
+/// The place of a record that outlives its retention because of others, until `again`.
+fn kept(now: Time, again: Time) -> Open {
+    Open { queue: Queue::Expiry, due_at: now, visit_at: Some(again) }
 }
 
 /// What a batch did.
@@ -200,7 +200,7 @@ impl Sweep<'_> {
         let place = match self.visit(ledger, &entry)? {
             Visited::Moved => return Ok(()),
             Visited::NotDue => open(&entry.action, now),
-            Visited::Kept => Some(kept(now)),
+            Visited::Kept(again) => Some(kept(now, again)),
             Visited::Busy => {
                 let later = now.saturating_add(BUSY_RETRY);
                 Some(Open { queue: Queue::Lease, due_at: now, visit_at: Some(later) })
@@ -216,7 +216,7 @@ impl Sweep<'_> {
         let place = match self.visit(ledger, entry)? {
             Visited::Moved => None,
             Visited::NotDue => open(&entry.action, now),
-            Visited::Kept => Some(kept(now)),
+            Visited::Kept(again) => Some(kept(now, again)),
             // Somebody is changing the row. If that comes to nothing the row is due still, and this cursor has
             // passed it: it gets a place of its own.
             Visited::Busy => Some(Open { queue: Queue::Lease, due_at: now, visit_at: Some(now) }),
@@ -246,12 +246,14 @@ impl Sweep<'_> {
         self.swept.visited += 1;
         let now = server::clock();
         let judged = Judged::read(self.call, &entry.action, &entry.action_type()?)?;
-        let open_children = entry.action.retention_over(now)
-            && (!self.retention || self.has_open_children(ledger, entry.action_id)?);
+        let kept = match entry.action.retention_over(now) {
+            true => self.kept_until(ledger, entry, now)?,
+            false => None,
+        };
+        let open_children = kept.is_some();
         let step = transition(Some(&entry.action), &Event::Visit { open_children }, judged.policies(), now)?;
         let changed = match step.answer {
-            Answer::Nothing if open_children => return Ok(Visited::Kept),
-            Answer::Nothing => return Ok(Visited::NotDue),
+            Answer::Nothing => return Ok(kept.map_or(Visited::NotDue, Visited::Kept)),
             Answer::Remove => ledger.remove(entry),
             _ => apply(self.call, ledger, entry, &step, Outcome::default(), Report::default(), now)?,
         };
@@ -264,10 +266,32 @@ impl Sweep<'_> {
         Ok(Visited::Moved)
     }
 
+    /// When a record past its retention has to be looked at again; `None` when nothing keeps it.
+    fn kept_until(&self, ledger: &Ledger, entry: &Entry, now: Time) -> Result<Option<Time>> {
+        let soon = now.saturating_add(KEPT_RETRY);
+        if !self.retention || self.has_open_children(ledger, entry.action_id)? {
+            return Ok(Some(soon));
+        }
+        // As long as the parent is there, it must be known that it has been compensated.
+        let parent = match entry.action.state {
+            State::Expired => self.parent(ledger, entry.action_id)?,
+            _ => None,
+        };
+        Ok(parent.map(|parent| parent.action.expires_at.map_or(soon, |ends| ends.max(soon))))
+    }
+
     /// True while something that belongs to the action has not ended.
     fn has_open_children(&self, ledger: &Ledger, action_id: Uuid) -> Result<bool> {
         let Some(link) = compensation::live(self.call, action_id)? else { return Ok(false) };
         Ok(ledger.find(link.action_id)?.is_some_and(|child| is_open(child.action.state)))
+    }
+
+    /// The action that `action_id` stands for the compensation of.
+    fn parent(&self, ledger: &Ledger, action_id: Uuid) -> Result<Option<Entry>> {
+        match compensation::of(self.call, action_id)? {
+            Some(link) if link.is_live => ledger.find(link.parent_id),
+            _ => Ok(None),
+        }
     }
 
     fn count(&mut self, action_id: Uuid, answer: Answer) -> Result<()> {

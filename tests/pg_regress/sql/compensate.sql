@@ -84,6 +84,26 @@ UPDATE idem_open SET visit_at = clock_timestamp() WHERE action_id = :'brief';
 SELECT unknown, removed FROM idem_sweep();
 SELECT state, response FROM idem_action WHERE action_id = :'brief';
 
+-- A compensation's tombstone stays as long as its parent's record: the parent is compensated once.
+SELECT name FROM idem_register_action_type('compensate.fleeting', 'idempotent_mutation', ttl => '0', tombstone_ttl => '0');
+SELECT action_id AS charge, attempt_id FROM idem_reserve('compensate charge', '{}', 'acme', 'compensate.brief', ttl_seconds => 31536000) \gset
+SELECT idem_commit(:'charge', :'attempt_id', '{"n": 1}');
+SELECT action_id AS refund, attempt_id FROM idem_compensate(:'charge', 'compensate refund', '{}', 'compensate.fleeting', lease_seconds => 0.001) \gset
+DO $$ BEGIN PERFORM pg_sleep(0.01); END $$;
+SELECT idem_commit(:'refund', :'attempt_id');
+SELECT scrubbed, removed FROM idem_sweep();
+UPDATE idem_open SET visit_at = clock_timestamp() WHERE action_id = :'refund';
+SELECT scrubbed, removed FROM idem_sweep();
+SELECT o.visit_at = charge.expires_at AS with_its_parent FROM idem_open AS o, idem_action AS charge
+WHERE o.action_id = :'refund' AND charge.action_id = :'charge';
+SELECT idem_compensate(:'charge', 'compensate refund again', '{}', 'compensate.fleeting');
+SELECT decision FROM idem_compensate(:'charge', 'compensate refund', '{}', 'compensate.fleeting');
+-- Once the parent is gone, nothing keeps it.
+DELETE FROM idem_action WHERE action_id = :'charge';
+UPDATE idem_open SET visit_at = clock_timestamp() WHERE action_id = :'refund';
+SELECT scrubbed, removed FROM idem_sweep();
+SELECT count(*) FROM idem_compensation WHERE parent_id = :'charge';
+
 -- Refused before anything changes.
 SELECT idem_compensate(NULL, 'k', '{}');
 SELECT idem_compensate(gen_random_uuid(), 'k', '{}');

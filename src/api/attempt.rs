@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use idem_rules::action::{Action, State};
 use idem_rules::attempt::UNMARKED;
+use idem_rules::durable::must_last;
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::check_text;
 use idem_rules::policy::{Effect, Policy};
@@ -56,7 +57,12 @@ pub(super) fn move_action<'a>(
             return Ok((step, after));
         }
         match apply(call, &ledger, &entry, &step, kept(&entry, &step, brought), brought.report, now)? {
-            Changed::Done => return Ok((step, after)),
+            Changed::Done => {
+                if must_last(&step, &entry.action, &judged.granted) {
+                    server::force_sync_commit();
+                }
+                return Ok((step, after));
+            }
             // Whoever holds the row decides first; the next look sees what became of it.
             Changed::Busy => {
                 ledger.lock(&entry, true);
@@ -111,8 +117,8 @@ fn word(call: &Call, word: &'static str) -> Datum {
 /// The answer of an ending call in the words users see.
 pub(super) fn answered(call: &Call, action_id: Uuid, step: &Step) -> Datum {
     match step.answer {
-        // A report takes permission away: no crash may bring it back.
-        Answer::Superseded | Answer::Discrepancy | Answer::Recorded => server::force_sync_commit(),
+        // A report ends nothing.
+        Answer::Superseded | Answer::Discrepancy | Answer::Recorded => {}
         _ => session::ended(action_id),
     }
     said(call, step)

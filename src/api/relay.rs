@@ -314,15 +314,11 @@ fn acknowledge(
         match step.answer {
             Answer::Superseded => {
                 // Kept as evidence. What becomes of the message follows from what becomes of the action.
-                server::force_sync_commit();
                 let now = server::clock();
                 outbox.rest(message, rules::look_again(None, message.created_at(), now));
                 return Ok("superseded");
             }
-            Answer::Discrepancy => {
-                server::force_sync_commit();
-                word = "discrepancy";
-            }
+            Answer::Discrepancy => word = "discrepancy",
             _ => session::ended(action_id),
         }
     }

@@ -90,6 +90,49 @@ def test_evidence_is_flushed(flushes, key):
     assert all(flushes(work))
 
 
+@pytest.mark.parametrize("how", ["unmarked", "unknown", "nack", "resolved"])
+def test_what_counts_as_the_mark_is_flushed(flushes, lazy, key, how):
+    """Forgotten, nothing would tell that a marking attempt's effect may have left, and it would be granted again."""
+    numbers = iter(range(100))
+    with lazy.connect() as conn:
+        conn.execute(f"""SELECT idem_register_action_type('lasting {how}', 'deduplicated_creation', marks_dispatch => true);
+            CREATE SCHEMA IF NOT EXISTS app""")
+        if how == "nack":
+            conn.execute("SELECT idem_create_outbox('app.lasting')")
+
+    def work(conn):
+        got = reserve(conn, f"{key}{next(numbers)}", action_type=f"lasting {how}")
+        if how == "nack":
+            conn.execute("SELECT idem_outbox_put('app.lasting', 't', 'a', '1', '{}', action_id => %s)", (got.action_id,))
+        conn.commit()
+        if how == "unmarked":
+            assert commit(conn, got) == "committed"
+        elif how == "unknown":
+            assert end(conn, "idem_mark_unknown", got) == "unknown"
+        elif how == "nack":
+            claimed = row(conn, "SELECT * FROM idem_outbox_claim('app.lasting', 1)")
+            conn.commit()
+            value(conn, "SELECT idem_outbox_nack('app.lasting', %s, %s, 'timeout')", (claimed.id, claimed.claim_id))
+        else:
+            end(conn, "idem_mark_unknown", got)
+            conn.commit()
+            finder = reserve(conn, f"{key}{next(numbers) - 1}", action_type=f"lasting {how}", can_reconcile=True)
+            conn.commit()
+            assert resolve(conn, finder, "ambiguous").state == "unknown"
+    assert all(flushes(work))
+
+
+def test_a_commit_is_not_flushed_where_the_grant_is_the_mark(flushes, key):
+    """Forgotten, its attempt is open; whoever wants no more than that pays for no more."""
+    numbers = iter(range(100))
+
+    def work(conn):
+        got = reserve(conn, f"{key}{next(numbers)}")
+        conn.commit()
+        assert commit(conn, got) == "committed"
+    assert not all(flushes(work))
+
+
 def test_a_hold_and_its_lifting_are_flushed(flushes, lazy, key):
     """A stop switch that a crash turns back by itself is none."""
     assert all(flushes(lambda conn: value(conn, "SELECT idem_hold('tenant', %s, 'a test')", (key[:100],))))

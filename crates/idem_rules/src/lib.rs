@@ -10,6 +10,7 @@ pub mod canonical;
 pub mod carry;
 pub mod compensation;
 pub mod document;
+pub mod durable;
 pub mod error;
 pub mod event;
 pub mod expiry;

@@ -11,6 +11,7 @@ mod compensating;
 mod deciding;
 mod failing;
 mod granting;
+mod lasting;
 mod nothing_else;
 mod owning;
 mod resolving;

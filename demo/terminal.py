@@ -3,9 +3,12 @@
 import json
 import os
 import sys
+import textwrap
 import threading
 
-MARGIN = 10
+MARGIN = 11
+# Tables that would be wider are laid out in another way.
+WIDTH = 100
 GOOD, BAD = "32", "1;31"
 
 
@@ -17,10 +20,16 @@ class Terminal:
         # Two workers can act at once; their lines must not mix.
         self.lock = threading.Lock()
 
-    def heading(self, text, *comment):
+    def chapter(self, text, *comment):
+        self._heading(f"=== {text}", comment)
+
+    def scene(self, text, *comment):
+        self._heading(f"--- {text}", comment)
+
+    def _heading(self, text, comment):
         with self.lock:
             self._line()
-            self._line(self._paint("1", f"=== {text}"))
+            self._line(self._paint("1", text))
             for line in comment:
                 self._line(self._paint("2", line))
             self._line()
@@ -48,10 +57,15 @@ class Terminal:
         self._block(actor, [text], GOOD if good else BAD)
 
     def _table(self, rows):
-        """Names above, values below, without the columns that are NULL throughout."""
+        """Names above, values below, without the columns that are NULL throughout; one wide row stands upright."""
         names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
         table = [names, *([_cell(row[name]) for name in names] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*table)]
+        if sum(widths) + 2 * len(widths) > WIDTH:
+            if len(rows) == 1:
+                widest = max(map(len, names))
+                return [f"{self._paint('2', name.ljust(widest))}  {value}" for name, value in zip(*table)]
+            table = list(_fold(table, WIDTH - sum(widths[:-1]) - 2 * len(widths)))
         head, *body = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in table)
         return [self._paint("2", head), *body]
 
@@ -67,6 +81,14 @@ class Terminal:
 
     def _line(self, text=""):
         print(text.rstrip(), file=self.out, flush=True)
+
+
+def _fold(table, width):
+    """The table's lines, where the last column is too wide continued on lines of its own."""
+    for *line, last in table:
+        for part in textwrap.wrap(last, width, subsequent_indent="  ", break_long_words=False) or [""]:
+            yield [*line, part]
+            line = [""] * len(line)
 
 
 def _cell(value):

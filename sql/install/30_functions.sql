@@ -82,11 +82,11 @@ CREATE FUNCTION @extschema@.idem_decide(
     action_id uuid, finding text, note text, response jsonb = NULL, resource_id text = NULL
 ) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_decide IS 'A person decides: applied, not_applied or retry, with a note. Closes every open question about the action. Returns the state. Errors: 22004, 22023, 25006, 40001, ID003, ID004.';
+COMMENT ON FUNCTION @extschema@.idem_decide IS 'A person decides: applied, not_applied or retry, with a note. Closes every open question about the action. Returns the state. Errors: 22004, 22023, 25006, 40001, 42501, ID003, ID004.';
 
 CREATE FUNCTION @extschema@.idem_reopen(action_id uuid, note text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_reopen IS 'A person gives a failed or rejected action another chance, with the full number of attempts. Returns the state. Errors: 22004, 22023, 25006, 40001, ID003, ID004, ID007.';
+COMMENT ON FUNCTION @extschema@.idem_reopen IS 'A person gives a failed or rejected action another chance, with the full number of attempts. Returns the state. Errors: 22004, 22023, 25006, 40001, 42501, ID003, ID004, ID007.';
 
 CREATE FUNCTION @extschema@.idem_status(key text, tenant text = '') RETURNS @extschema@.idem_action_status
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';

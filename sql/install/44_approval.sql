@@ -17,12 +17,12 @@ COMMENT ON FUNCTION @extschema@.idem_approve IS 'A person approves exactly the r
 
 CREATE FUNCTION @extschema@.idem_reject(action_id uuid, approver text = NULL, note text = NULL) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_reject IS 'A person refuses a proposal, or an approved action that nobody has started. Returns the state. Errors: 22004, 22023, 25006, 40001, ID003, ID004.';
+COMMENT ON FUNCTION @extschema@.idem_reject IS 'A person refuses a proposal, or an approved action that nobody has started. Returns the state. Errors: 22004, 22023, 25006, 40001, 42501, ID003, ID004.';
 
 CREATE FUNCTION @extschema@.idem_withdraw(action_id uuid, approver text = NULL, note text = NULL) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_withdraw IS 'Takes the approval back for good: no later grant and no later dispatch passes. Returns stopped, or too_late when something may have been sent; recorded in any case. Errors: 22004, 22023, 25006, 40001, ID004.';
+COMMENT ON FUNCTION @extschema@.idem_withdraw IS 'Takes the approval back for good: no later grant and no later dispatch passes. Returns stopped, or too_late when something may have been sent; recorded in any case. Errors: 22004, 22023, 25006, 40001, 42501, ID004.';
 
 CREATE FUNCTION @extschema@.idem_cancel(action_id uuid, note text = NULL) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_cancel IS 'Calls an action off, approval or not: as idem_withdraw, by those who asked for it. Returns stopped or too_late. Errors: 22004, 22023, 25006, 40001, ID004.';
+COMMENT ON FUNCTION @extschema@.idem_cancel IS 'Calls an action off, approval or not: as idem_withdraw, by those who asked for it. Returns stopped or too_late. Errors: 22004, 22023, 25006, 40001, 42501, ID004.';

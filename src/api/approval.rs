@@ -75,6 +75,7 @@ fn request_is_there(entry: &Entry) -> Result<()> {
 
 /// Makes a move of an approver, or of who asked. No crash may take it back: it can take permission away.
 fn moved(call: &Call, event: Event, check: impl Fn(&Entry) -> Result<()>, report: Report) -> Result<Datum> {
+    server::refuse_as_somebody_else()?;
     let action_id = call.required_uuid(0)?;
     let brought = Brought { report, ..Brought::default() };
     let ids = (action_id, None);

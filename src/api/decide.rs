@@ -49,6 +49,7 @@ pub fn idem_escalate(call: &Call) -> Result<Datum> {
 /// `idem_reopen(action_id, note)`
 pub fn idem_reopen(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_reopen()");
+    server::refuse_as_somebody_else()?;
     let note = note(call, 1)?;
     moved(call, Event::Reopen, with_note(note))
 }
@@ -56,6 +57,7 @@ pub fn idem_reopen(call: &Call) -> Result<Datum> {
 /// `idem_decide(action_id, finding, note, response, resource_id)`
 pub fn idem_decide(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_decide()");
+    server::refuse_as_somebody_else()?;
     let verdict = match call.required_text(1)?.as_ref() {
         "applied" => Verdict::Applied,
         "not_applied" => Verdict::NotApplied,

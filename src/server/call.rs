@@ -9,13 +9,15 @@ use pgrx::pg_sys;
 use uuid::Uuid;
 
 use super::raise::Raised;
-use super::role::Role;
+use super::role::{self, Role};
 use super::values::{self, bytes_of};
 
 /// One call of an SQL function of ours.
 pub struct Call {
     pub(super) fcinfo: pg_sys::FunctionCallInfo,
     names: &'static [&'static str],
+    /// Whose rights it was called with.
+    user: Role,
 }
 
 /// A jsonb argument: its datum, to be stored, and its container's bytes, to be read.
@@ -81,8 +83,9 @@ pub unsafe fn enter(
     // SAFETY: a panic, and a PostgreSQL error caught on its way through Rust frames, is raised again by the guard;
     // a refusal of ours leaves the guard as plain data first, so that nothing with a destructor is jumped over.
     unsafe {
-        let outcome =
-            pg_sys::panic::pgrx_extern_c_guard(|| body(&Call { fcinfo, names }).map_err(Raised::from));
+        let outcome = pg_sys::panic::pgrx_extern_c_guard(|| {
+            body(&Call { fcinfo, names, user: role::current_role() }).map_err(Raised::from)
+        });
         match outcome {
             Ok(datum) => datum,
             Err(raised) => {
@@ -118,6 +121,12 @@ impl Call {
             }
             Ok(pg_sys::get_func_namespace((*flinfo).fn_oid))
         }
+    }
+
+    /// The role whose rights the call has: not the outermost function's caller in a SECURITY DEFINER function, nor in a
+    /// trigger that works as its table's owner. What the call itself does as somebody else does not change it.
+    pub fn user(&self) -> Role {
+        self.user
     }
 
     /// True when the calling role may execute the extension's function `name`, which has one signature.
@@ -187,7 +196,7 @@ impl Call {
                 entry.isnull = argument.is_none();
                 entry.value = argument.unwrap_or(pg_sys::Datum::from(0));
             }
-            Call { fcinfo, names }
+            Call { fcinfo, names, user: self.user }
         }
     }
 

@@ -28,7 +28,7 @@ pub use call::{Body, Call, Jsonb, Value, enter, finfo};
 pub use catalog::{Column, Spec, Type, generation};
 pub use drop::guard_drops;
 pub use raise::{log, warn};
-pub use role::{Role, inherits, outer_role, role_generation, session_role};
+pub use role::{Role, inherits, outer_role, refuse_as_somebody_else, role_generation, session_role};
 pub use rows::Rows;
 pub use scan::{Bound, Key};
 pub use shared::{Count, count, counted, remember_conflict, remembered_conflicts, take_counted};

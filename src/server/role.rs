@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
 
 /// A role.
@@ -45,6 +46,29 @@ pub fn outer_role() -> Role {
 pub fn session_role() -> Role {
     // SAFETY: reads a variable of the backend.
     Role(unsafe { pg_sys::GetSessionUserId() }.to_u32())
+}
+
+/// The role whose rights are used now.
+pub(super) fn current_role() -> Role {
+    // SAFETY: reads a variable of the backend.
+    Role(unsafe { pg_sys::GetUserId() }.to_u32())
+}
+
+/// Refuses a person's decision in a trigger that works as its table's owner: it would stand on record as made by whoever
+/// set the trigger off. Errors: 42501.
+pub fn refuse_as_somebody_else() -> Result<()> {
+    // SAFETY: reads a variable of the backend.
+    if !unsafe { pg_sys::InSecurityRestrictedOperation() } {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::NotAllowed,
+        "nothing is decided inside an operation that runs with somebody else's rights",
+    )
+    .detail("It would be recorded as decided by who set the trigger off, not by its owner.")
+    .hint(
+        "Decide in a statement of your own, not in a trigger of an outbox, an index or a materialized view.",
+    ))
 }
 
 /// True when `role` has the privileges of `of`, as its own or by membership. A superuser has only its own here.

@@ -1,8 +1,9 @@
 //! The binding of roles to tenants: `idem_bound`, one row a change, of which the last is in force. Read once a session
 //! and again after a change, of it or of any role.
 //!
-//! Two roles count: the one that called the outermost function, so that SECURITY DEFINER lends no tenant, and the one
-//! that logged in, so that SET ROLE sheds no binding. Each is bound by its own bindings and by those of the roles whose
+//! Three roles count: the one that called the outermost function, so that SECURITY DEFINER lends no tenant; the one that
+//! logged in, so that SET ROLE sheds no binding; and the one whose rights the call has, so that a bound role's functions
+//! and triggers do not see with the eyes of whoever runs them. Each is bound by its own bindings and by those of the roles whose
 //! privileges it inherits; a superuser is bound by none.
 
 use std::cell::RefCell;
@@ -40,7 +41,7 @@ const BY_SESSION_ROLE: usize = 6;
 type Tenants = BTreeSet<Vec<u8>>;
 
 /// What the tenants that a caller sees depend on, besides the table.
-type Caller = (u64, Role, Role);
+type Caller = (u64, [Role; 3]);
 
 #[derive(Default)]
 struct Cache {
@@ -65,7 +66,7 @@ pub fn sees(call: &Call, tenant: Option<&[u8]>) -> Result<bool> {
     if CACHE.with_borrow(|cache| cache.bindings.is_empty()) {
         return Ok(true);
     }
-    let caller = (server::role_generation(), server::outer_role(), server::session_role());
+    let caller = (server::role_generation(), [call.user(), server::outer_role(), server::session_role()]);
     let known = CACHE.with_borrow(|cache| cache.seen.as_ref().is_some_and(|(who, _)| *who == caller));
     if !known {
         let tenants = tenants_of(caller);
@@ -79,7 +80,7 @@ pub fn sees(call: &Call, tenant: Option<&[u8]>) -> Result<bool> {
 }
 
 /// The tenants that a caller sees; `None` for all.
-fn tenants_of((_, outer, session): Caller) -> Option<Tenants> {
+fn tenants_of((_, mut roles): Caller) -> Option<Tenants> {
     // Looking a role up can run into the catalog: the cache must not be borrowed meanwhile.
     let bindings = CACHE.with_borrow(|cache| cache.bindings.clone());
     let of = |role| {
@@ -88,10 +89,12 @@ fn tenants_of((_, outer, session): Caller) -> Option<Tenants> {
             bindings.iter().filter(|(bound, _)| own(*bound)).map(|(_, tenant)| tenant.clone()).collect();
         Some(tenants).filter(|tenants| !tenants.is_empty())
     };
-    match (of(outer), if session == outer { None } else { of(session) }) {
-        (Some(one), Some(other)) => Some(&one & &other),
-        (one, other) => one.or(other),
-    }
+    // Mostly it is one role three times.
+    roles.sort_unstable();
+    roles
+        .chunk_by(|one, other| one == other)
+        .filter_map(|same| of(same[0]))
+        .reduce(|one, other| &one & &other)
 }
 
 fn load(call: &Call) -> Result<()> {
@@ -116,7 +119,9 @@ fn load(call: &Call) -> Result<()> {
 pub fn foreign() -> Error {
     let role = server::outer_role_name();
     Error::new(Code::NotAllowed, "the role is not bound to this tenant")
-        .detail(format!("Role \"{role}\", or the role that logged in, is bound to other tenants."))
+        .detail(format!(
+            "Role \"{role}\", the role that logged in, or the owner of the function or trigger that asks is bound to other tenants."
+        ))
         .hint("Use a role of that tenant, or have this one bound to it too with idem_bind_tenant.")
 }
 

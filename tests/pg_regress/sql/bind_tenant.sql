@@ -84,6 +84,48 @@ SELECT regress_idem_wrapper('acme');
 SAVEPOINT s; SELECT regress_idem_wrapper('bell'); ROLLBACK TO s;
 RESET ROLE;
 
+-- The functions of a bound role see with its eyes as well, whoever runs them: SECURITY DEFINER, and an outbox's trigger.
+CREATE ROLE regress_idem_shop;
+SELECT idem_grant('regress_idem_shop', 'execute', 'read', 'operate', 'approve'), idem_bind_tenant('regress_idem_shop', 'acme');
+CREATE SCHEMA bind_tenant AUTHORIZATION regress_idem_shop;
+SELECT decision FROM idem_reserve('bind shop', '{}', tenant => 'bell');
+SELECT policy_version FROM idem_register_action_type('bind approved', 'irreversible');
+SELECT decision FROM idem_propose('bind approved', '{}', tenant => 'acme', action_type => 'bind approved');
+SET LOCAL ROLE regress_idem_shop;
+CREATE FUNCTION bind_tenant.seen() RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT string_agg(DISTINCT tenant, ',') FROM public.idem_actions $$;
+SELECT idem_create_outbox('bind_tenant.box');
+CREATE TABLE bind_tenant.spied (tenants text);
+CREATE FUNCTION bind_tenant.spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO bind_tenant.spied SELECT string_agg(DISTINCT tenant, ',') FROM public.idem_actions;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER spy AFTER INSERT OR UPDATE ON bind_tenant.box FOR EACH ROW EXECUTE FUNCTION bind_tenant.spy();
+RESET ROLE;
+SELECT bind_tenant.seen();
+-- Nobody's own tenants shrink by what the outbox's owner may see: a message of another tenant can be put and claimed.
+SELECT count(idem_outbox_put('bind_tenant.box', 'a', 'b', 'c', '{}', action_id => idem_action_id('bind shop', 'bell')));
+SELECT count(*) FROM idem_outbox_claim('bind_tenant.box');
+SELECT tenants FROM bind_tenant.spied;
+-- Nor does a trigger decide in the name of who puts.
+SET LOCAL ROLE regress_idem_shop;
+CREATE FUNCTION bind_tenant.approve() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM public.idem_approve(action_id, fingerprint) FROM public.idem_proposals WHERE key = 'bind approved';
+    RETURN NULL;
+END $$;
+CREATE FUNCTION bind_tenant.decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM public.idem_decide(public.idem_action_id('bind', 'acme'), 'applied', 'note');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER approve AFTER INSERT ON bind_tenant.box FOR EACH ROW EXECUTE FUNCTION bind_tenant.approve();
+RESET ROLE;
+\set VERBOSITY terse
+SAVEPOINT s; SELECT idem_outbox_put('bind_tenant.box', 'a', 'b', 'c', '{}'); ROLLBACK TO s;
+DROP TRIGGER approve ON bind_tenant.box;
+CREATE TRIGGER decide AFTER INSERT ON bind_tenant.box FOR EACH ROW EXECUTE FUNCTION bind_tenant.decide();
+SAVEPOINT s; SELECT idem_outbox_put('bind_tenant.box', 'a', 'b', 'c', '{}'); ROLLBACK TO s;
+\set VERBOSITY sqlstate
+
 -- Membership that ends and bindings that end are noticed at once; the last one opens everything.
 REVOKE regress_idem_acme FROM regress_idem_member;
 GRANT regress_idem_free TO regress_idem_member;

@@ -114,9 +114,10 @@ impl<'a> Pull<'a> {
     /// another transaction has the row: whoever has it serves it.
     pub fn take(&self, entry: Entry, event: fn(Ask) -> Event<'static>) -> Result<Option<Granted>> {
         server::serve_interrupts();
+        // First: asking takes in what others changed, policies too.
+        let hold = holding(self.call, entry.raw_tenant(), entry.raw_action_type())?;
         let Some(judged) = self.judged(&entry)? else { return Ok(None) };
         let attempt_id = server::random_uuid();
-        let hold = holding(self.call, entry.raw_tenant(), entry.raw_action_type())?;
         let event = event(Ask {
             fingerprint: entry.action.fingerprint,
             scheme: entry.action.scheme,

@@ -81,7 +81,9 @@ struct Reserve<'a> {
     call: &'a Call,
     action_id: Uuid,
     action_type: Cow<'a, str>,
+    /// The policy in force, and the generation of what is cached that it was read under.
     current: Rc<Policy>,
+    generation: u64,
     ask: Ask,
     attempt_id_given: bool,
     /// The present attempt has to mark its dispatch before it learns its provider key.
@@ -191,6 +193,7 @@ impl<'a> Reserve<'a> {
             return Err(Error::new(Code::NotAllowed, "can_reconcile needs the capability reconcile")
                 .hint("Have it granted with idem_grant(role, 'reconcile'), or leave can_reconcile out."));
         }
+        let generation = server::generation();
         let current = policy::current(call, &action_type)?;
         if current.version == 0 && settings::require_action_type() {
             return Err(Error::new(Code::UndefinedObject, "the action type is not registered").hint(
@@ -200,7 +203,7 @@ impl<'a> Reserve<'a> {
         let wait = call.seconds(at::WAIT)?.unwrap_or(0);
         let wait = Duration::from_micros(wait.max(0) as u64).min(settings::max_wait());
         let store_request = call.bool(at::STORE_REQUEST);
-        let proposal = current.requires_approval;
+        let (request_kept, request_until_decided) = kept_request(call, store_request, &current);
         let ask = Ask {
             fingerprint: action_fingerprint(&request, &action_type, tenant, actor, target),
             scheme: SCHEME,
@@ -220,6 +223,7 @@ impl<'a> Reserve<'a> {
             proposer: None,
             store_request,
             current,
+            generation,
             ask,
             attempt_id_given: given.is_some(),
             texts: Texts {
@@ -232,9 +236,8 @@ impl<'a> Reserve<'a> {
                 workflow_id: call.stored(at::WORKFLOW_ID),
                 session_id: call.stored(at::SESSION_ID),
                 payload_version: call.stored(at::PAYLOAD_VERSION),
-                // An approver has to see it, whatever becomes of it afterwards.
-                request: call.stored(at::REQUEST).filter(|_| proposal || store_request == Some(true)),
-                request_until_decided: proposal && store_request == Some(false),
+                request: request_kept,
+                request_until_decided,
             },
             patience: Patience {
                 since: None,
@@ -252,12 +255,26 @@ impl<'a> Reserve<'a> {
         // Asked at every look: a hold that came while this call was waiting stops it too.
         let hold = holding(self.call, self.call.raw(at::TENANT), self.call.raw(at::ACTION_TYPE))?;
         self.ask.held = hold.is_some();
+        self.follow_policy()?;
         let ledger = Ledger::open(self.call)?;
         let looked = match ledger.find(self.action_id)? {
             Some(entry) => self.existing(&ledger, entry),
             None => self.first(&ledger, contested),
         };
         looked.map_err(|error| explained(error, hold.as_deref()))
+    }
+
+    /// Reads the policy again if anything changed since: a type that became more careful while this call was waiting
+    /// is granted as carefully as it is now. Comes after the hold was asked, which takes in what others changed.
+    fn follow_policy(&mut self) -> Result<()> {
+        let generation = server::generation();
+        if self.generation != generation {
+            self.current = policy::current(self.call, &self.action_type)?;
+            self.generation = generation;
+            let (request, until_decided) = kept_request(self.call, self.store_request, &self.current);
+            (self.texts.request, self.texts.request_until_decided) = (request, until_decided);
+        }
+        Ok(())
     }
 
     fn first(&mut self, ledger: &Ledger, contested: &mut bool) -> Result<Look> {
@@ -270,6 +287,7 @@ impl<'a> Reserve<'a> {
         if self.current.requires_approval {
             self.check_proposal()?;
         }
+        self.must_mark = self.current.marks_dispatch;
         self.make_token();
         server::assign_transaction_id();
         let now = server::clock();
@@ -339,7 +357,7 @@ impl<'a> Reserve<'a> {
         let proposed = matches!(step.answer, Answer::Decided(Decision::AwaitingApproval, _));
         let granted = matches!(step.answer, Answer::Decided(Decision::Execute, _));
         if granted {
-            self.must_mark = current.marks_dispatch;
+            self.must_mark = policies.current.marks_dispatch;
         }
         let reconciles = matches!(step.answer, Answer::Decided(Decision::Reconcile, _));
         let outcome = Outcome {
@@ -516,6 +534,14 @@ impl<'a> Reserve<'a> {
             Value::or_null(provider, Value::Uuid),
         ])
     }
+}
+
+/// The request as the new row keeps it, and whether only until somebody has decided. An approver has to see it,
+/// whatever becomes of it afterwards.
+fn kept_request(call: &Call, store_request: Option<bool>, policy: &Policy) -> (Option<Datum>, bool) {
+    let proposal = policy.requires_approval;
+    let kept = call.stored(at::REQUEST).filter(|_| proposal || store_request == Some(true));
+    (kept, proposal && store_request == Some(false))
 }
 
 /// The digest of what is asked for: of the request, or as passed; both given must agree.

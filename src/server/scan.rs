@@ -161,6 +161,31 @@ impl Table {
         }
     }
 
+    /// [`Table::find`] as of this very moment, under REPEATABLE READ and SERIALIZABLE too. Not in a parallel query.
+    pub fn find_now(&self, index: usize, keys: &[Key]) -> Option<Row> {
+        // SAFETY: as in find.
+        unsafe { self.one_now(index, keys, pg_sys::ScanDirection::ForwardScanDirection) }
+    }
+
+    /// [`Table::find_last`] as of this very moment. Not in a parallel query.
+    pub fn find_last_now(&self, index: usize, keys: &[Key]) -> Option<Row> {
+        // SAFETY: as in find.
+        unsafe { self.one_now(index, keys, pg_sys::ScanDirection::BackwardScanDirection) }
+    }
+
+    unsafe fn one_now(
+        &self,
+        index: usize,
+        keys: &[Key],
+        direction: pg_sys::ScanDirection::Type,
+    ) -> Option<Row> {
+        // SAFETY: as in find.
+        unsafe {
+            let mut scan = Scan::registered(self, index, keys, pg_sys::GetLatestSnapshot());
+            scan.next(direction).then(|| scan.row(self))
+        }
+    }
+
     /// Rows that meet `keys`, in index order, until `take` says false.
     pub fn each(&self, index: usize, keys: &[Key], take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
         // SAFETY: as in find.

@@ -29,10 +29,8 @@ pub fn id(call: &Call) -> Result<Uuid> {
     }
     let table = Table::open(call, &SPEC)?;
     let generation = server::generation();
-    let id = table.find(0, &[]).and_then(|row| row.values.uuid(0)).ok_or_else(missing)?;
-    if !server::repeatable_read() {
-        CACHE.set((generation, id));
-    }
+    let id = table.find_now(0, &[]).and_then(|row| row.values.uuid(0)).ok_or_else(missing)?;
+    CACHE.set((generation, id));
     Ok(id)
 }
 

@@ -1,4 +1,7 @@
 //! Action types: `idem_action_type`, one row a version, read once a session and again after a change.
+//!
+//! A change reaches every grant that starts after its COMMIT, whatever snapshot that grant's transaction has: so the
+//! table is read as it is at the moment, as holds are.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -72,11 +75,10 @@ pub fn current(call: &Call, name: &str) -> Result<Rc<Policy>> {
     // cached under the generation that holds then.
     let table = Table::open(call, &SPEC)?;
     let generation = server::generation();
-    let found = table.find_last(0, &named(name)).map(read).transpose()?;
+    let found = table.find_last_now(0, &named(name)).map(read).transpose()?;
     let policy = Rc::new(found.unwrap_or(Policy::UNREGISTERED));
     CACHE.with_borrow_mut(|cache| {
-        // A repeatable snapshot may be older than the invalidations already seen: what it shows is not kept.
-        if cache.generation == generation && !server::repeatable_read() {
+        if cache.generation == generation {
             cache.current.insert(name.to_owned(), Rc::clone(&policy));
         }
     });
@@ -90,7 +92,7 @@ pub fn version(call: &Call, name: &str, version: i32) -> Result<Rc<Policy>> {
     }
     let [by_name] = named(name);
     let keys = [by_name, Key(2, Bound::Int(version))];
-    Table::open(call, &SPEC)?.find(0, &keys).map(|row| read(row).map(Rc::new)).unwrap_or_else(|| {
+    Table::open(call, &SPEC)?.find_now(0, &keys).map(|row| read(row).map(Rc::new)).unwrap_or_else(|| {
         Err(Error::new(Code::Corrupted, format!("version {version} of an action type is missing"))
             .hint("Rows of idem_action_type are never removed; restore them from a dump."))
     })

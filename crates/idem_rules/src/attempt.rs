@@ -5,7 +5,7 @@ use crate::approval::{Approval, approval, never_again};
 use crate::error::{Code, Error, Result};
 use crate::expiry::end;
 use crate::lease::{ended, is_dispatched, may_repeat, reconciler_ended, to_unknown, window_end};
-use crate::policy::{Policies, Policy};
+use crate::policy::Policies;
 use crate::reconcile::evidence_kept;
 use crate::reserve::held;
 use crate::transition::{Answer, Caller, Commit, Fail, Proof, Standing, Step};
@@ -66,13 +66,18 @@ pub(crate) fn differs(stored: Option<&str>, reported: Option<&str>) -> bool {
     matches!((stored, reported), (Some(stored), Some(reported)) if stored != reported)
 }
 
+/// The mark of an attempt that says "unknown": where one is asked for, saying that it may have happened is as good as
+/// the mark that it was sent. Elsewhere only idem_dispatch makes one.
+fn said_to_be_sent(action: &Action, policies: Policies, now: Time) -> Option<Time> {
+    action.dispatched_at.or(policies.granted.marks_dispatch.then_some(now))
+}
+
 /// The caller cannot tell whether the effect happened.
 pub(crate) fn mark_unknown(action: &Action, caller: Caller, policies: Policies, now: Time) -> Result<Step> {
     let standing = caller.standing(action);
     match (action.state, standing) {
         (State::Started, Standing::Current) => {
-            // Saying that it may have happened is as good as the mark that it was sent.
-            let marked = Action { dispatched_at: action.dispatched_at.or(Some(now)), ..action.clone() };
+            let marked = Action { dispatched_at: said_to_be_sent(action, policies, now), ..action.clone() };
             let mut next = to_unknown(&marked, now, policies);
             next.flags.said_unknown = true;
             Ok(Step::to(next, Answer::State(State::Unknown)).ended(ended(action, "unknown")).event("unknown"))
@@ -83,7 +88,7 @@ pub(crate) fn mark_unknown(action: &Action, caller: Caller, policies: Policies, 
             let flags =
                 Flags { open_dispatched: true, ever_dispatched: true, said_unknown: true, ..action.flags };
             let next = Action {
-                dispatched_at: action.dispatched_at.or(Some(now)),
+                dispatched_at: said_to_be_sent(action, policies, now),
                 settle_from: action.settle_from.max(Some(now)),
                 probes: 0,
                 probed_at: None,
@@ -118,7 +123,7 @@ pub(crate) fn fail(action: &Action, fail: &Fail, policies: Policies, now: Time) 
         _ => return Err(refused(action, standing, "failed")),
     }
     let granted = policies.granted;
-    if fail.proof == Proof::NotSent && has_marked(action, granted) {
+    if fail.proof == Proof::NotSent && action.dispatched_at.is_some() {
         return Err(Error::new(
             Code::TooLate,
             "the attempt has marked its dispatch and cannot claim not_sent",
@@ -245,13 +250,6 @@ pub(crate) fn renew(
     }
 }
 
-/// True when the last attempt itself said that its effect may have left.
-///
-/// Where no mark is asked for, one that was given all the same holds; saying "unknown" is no mark there.
-fn has_marked(action: &Action, granted: &Policy) -> bool {
-    action.dispatched_at.is_some() && (granted.marks_dispatch || action.state == State::Started)
-}
-
 /// The attempt gives up before the effect.
 pub(crate) fn release(action: &Action, caller: Caller, policies: Policies, now: Time) -> Result<Step> {
     let standing = caller.standing(action);
@@ -265,7 +263,7 @@ pub(crate) fn release(action: &Action, caller: Caller, policies: Policies, now: 
         }
         _ => return Err(refused(action, standing, "released")),
     }
-    if has_marked(action, policies.granted) {
+    if action.dispatched_at.is_some() {
         return Err(Error::new(Code::TooLate, "the attempt has marked its dispatch and cannot be released")
             .hint("Report the outcome with idem_commit, idem_fail or idem_mark_unknown."));
     }

@@ -22,7 +22,7 @@ fn mark_unknown_from_started() {
     assert_eq!((row.state, row.due_at, row.lease_expires_at), (State::Unknown, Some(now), None));
     assert_eq!(row.deadline_at, Some(now + policy.resolve_deadline));
     // It may be sending until its lease is over, whatever it says.
-    assert_eq!((row.settle_from, row.dispatched_at), (Some(T0 + LEASE), Some(now)));
+    assert_eq!((row.settle_from, row.dispatched_at), (Some(T0 + LEASE), None));
     assert!(row.flags.open_dispatched && row.flags.ever_dispatched && !row.flags.open_before);
     let late = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + DAY);
     assert_eq!(late.settle_from, Some(T0 + DAY));
@@ -39,6 +39,7 @@ fn mark_unknown_twice_is_harmless() {
 fn mark_unknown_counts_as_the_mark_of_a_dispatch() {
     let policy = marking();
     let marked = moved(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + SECOND);
+    assert_eq!(marked.dispatched_at, Some(T0 + SECOND));
     assert_eq!(told(&marked, prober(2), &policy, T0 + SECOND).0, Decision::Reconcile);
     // Also when the worker came first and found no mark.
     let silent = moved(&started(&policy), &VISIT, &policy, T0 + LEASE);
@@ -146,6 +147,14 @@ fn fail_not_sent_is_refused_after_dispatch() {
     // A mark that nobody asked for holds as well.
     let volunteered = moved(&started(&careful()), &dispatch(caller(1)), &careful(), T0);
     assert_eq!(refused(&volunteered, &fail(not_sent), &careful(), T0), Code::TooLate);
+    // Also once its lease is over, or it said "unknown".
+    for what in [VISIT, Event::MarkUnknown(caller(1))] {
+        let open = moved(&volunteered, &what, &careful(), T0 + LEASE);
+        assert_eq!(refused(&open, &fail(not_sent), &careful(), T0 + LEASE), Code::TooLate);
+    }
+    let lapsed = moved(&started(&careful()), &VISIT, &careful(), T0 + LEASE);
+    let late = moved(&lapsed, &Event::MarkUnknown(caller(1)), &careful(), T0 + LEASE);
+    assert_eq!(moved(&late, &fail(not_sent), &careful(), T0 + LEASE).state, State::Retryable);
     // Who need not mark may find out later that it never left.
     assert_eq!(moved(&unknown(&careful()), &fail(not_sent), &careful(), T0 + LEASE).state, State::Retryable);
 }

@@ -54,6 +54,9 @@ const EVENTS: Spec = Spec {
 /// The event's word that stands for a proposal.
 const PROPOSED: &str = "proposed";
 
+/// Events that come of time alone, and name whoever happened to come by.
+const BY_TIME: [&str; 2] = ["lapsed", "escalated"];
+
 const ACTION_ID: usize = 0;
 const N: usize = 1;
 
@@ -199,13 +202,15 @@ pub struct Proposer {
     pub name: Option<String>,
 }
 
-/// Who proposed `action_id`. Where it began without a proposal, whoever is on its record first stands for that.
+/// Who proposed `action_id`. Where it began without a proposal, whoever did something to it first stands for
+/// that.
 pub fn proposer(call: &Call, action_id: Uuid) -> Result<Option<Proposer>> {
     let mut found = None;
     Table::open(call, &EVENTS)?.each(0, &of(action_id), |row| {
         let text = |n| Ok::<_, idem_rules::error::Error>(row.values.text(n)?.map(|text| text.into_owned()));
-        let proposed = text(4)?.as_deref() == Some(PROPOSED);
-        if proposed || found.is_none() {
+        let event = text(4)?.unwrap_or_default();
+        let proposed = event == PROPOSED;
+        if proposed || (found.is_none() && !BY_TIME.contains(&&*event)) {
             let (role, session_role) = (text(5)?.unwrap_or_default(), text(6)?.unwrap_or_default());
             found = Some(Proposer { role, session_role, name: text(14)? });
         }

@@ -74,6 +74,10 @@ pub(crate) fn approve(action: &Action, approve: &Approve, policies: Policies, no
     if same_person(current.distinct_approver, approve.proposer, approve.approver) {
         return Err(Error::new(Code::NotAllowed, "proposer and approver must not be the same").hint(
             match current.distinct_approver {
+                _ if approve.proposer.is_none() => {
+                    "Nobody is on its record who asked for it: have somebody else look into it \
+                     (idem_reconcile_next), or decide on it with idem_decide."
+                }
                 Distinct::Name => {
                     "The type tells them apart by the names given: let somebody else approve, with a name."
                 }

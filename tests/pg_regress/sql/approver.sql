@@ -61,6 +61,25 @@ RESET SESSION AUTHORIZATION;
 SET SESSION AUTHORIZATION regress_idem_boss;
 SELECT idem_approve(action_id, fingerprint) FROM idem_proposals WHERE key = 'approver 6';
 RESET SESSION AUTHORIZATION;
+-- Whoever came by when its time was over did not ask for it: nobody is on record, so nobody approves alone.
+SELECT policy_version FROM idem_register_action_type('approver lapsed', 'deduplicated_creation', lookup_hint => 'by id');
+SET SESSION AUTHORIZATION regress_idem_app;
+SELECT granted FROM idem_reserve('approver 7', '{}', action_type => 'approver lapsed', lease_seconds => 0.001);
+RESET SESSION AUTHORIZATION;
+DO $$ BEGIN PERFORM pg_sleep(0.01); END $$;
+SELECT unknown FROM idem_sweep();
+SELECT policy_version FROM idem_register_action_type('approver lapsed', 'irreversible', lookup_hint => 'by id');
+\set VERBOSITY default
+SET SESSION AUTHORIZATION regress_idem_app;
+SELECT idem_approve(idem_action_id('approver 7'), idem_action_fingerprint(idem_fingerprint('{}'), 'approver lapsed'));
+RESET SESSION AUTHORIZATION;
+\set VERBOSITY sqlstate
+-- Once somebody has looked into it, there are two.
+SELECT granted, decision FROM idem_reserve('approver 7', '{}', action_type => 'approver lapsed', can_reconcile => true);
+SET SESSION AUTHORIZATION regress_idem_app;
+SELECT idem_approve(idem_action_id('approver 7'), idem_action_fingerprint(idem_fingerprint('{}'), 'approver lapsed'));
+RESET SESSION AUTHORIZATION;
+SELECT event, role = current_user AS mine FROM idem_event WHERE action_id = idem_action_id('approver 7') ORDER BY n;
 -- Without the capability neither the view nor the calls
 CREATE ROLE regress_idem_other;
 SELECT idem_grant('regress_idem_other', 'execute', 'operate', 'read', 'reconcile', 'relay');

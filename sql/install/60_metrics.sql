@@ -15,7 +15,7 @@ COMMENT ON TYPE @extschema@.idem_live_count IS 'One count in shared memory.';
 
 CREATE FUNCTION @extschema@.idem_live_counts() RETURNS SETOF @extschema@.idem_live_count
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 4 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_live_counts IS 'What was counted in shared memory since the worker last wrote it down; no rows where the library is not preloaded. For the view idem_metrics. Errors: 0A000.';
+COMMENT ON FUNCTION @extschema@.idem_live_counts IS 'What was counted in shared memory since the worker last wrote it down; no rows where the library is not preloaded, nor for a role that is bound to tenants. For the view idem_metrics. Errors: 0A000.';
 
 CREATE FUNCTION @extschema@.idem_flush_counts() RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -26,7 +26,7 @@ COMMENT ON TYPE @extschema@.idem_recent_conflict IS 'One call that brought anoth
 
 CREATE FUNCTION @extschema@.idem_recent_conflicts() RETURNS SETOF @extschema@.idem_recent_conflict
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 100 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_recent_conflicts IS 'The last conflicts in this database, from shared memory; no rows where the library is not preloaded. For the view idem_conflicts. Errors: 0A000.';
+COMMENT ON FUNCTION @extschema@.idem_recent_conflicts IS 'The last conflicts in this database that the calling role sees, from shared memory; no rows where the library is not preloaded. For the view idem_conflicts. Errors: 0A000.';
 
 CREATE FUNCTION @extschema@.idem_add_up_counts() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

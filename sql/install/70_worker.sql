@@ -36,6 +36,10 @@ COMMENT ON FUNCTION @extschema@.idem_sweep_lapses IS 'A sweep that scrubs and re
 CREATE FUNCTION @extschema@.idem_acknowledge_clock() RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF NOT @extschema@.idem_sees_tenant(NULL) THEN
+        RAISE EXCEPTION 'a role that is bound to tenants cannot do what concerns all of them' USING ERRCODE = '42501',
+            HINT = 'Use a role without bindings.';
+    END IF;
     UPDATE @extschema@.idem_worker_visit SET clock_jump_at = NULL WHERE clock_jump_at IS NOT NULL;
     IF NOT FOUND THEN
         RETURN 'nothing_to_acknowledge';
@@ -46,7 +50,7 @@ BEGIN
     RETURN 'acknowledged';
 END
 $$;
-COMMENT ON FUNCTION @extschema@.idem_acknowledge_clock IS 'The clock is right: retention goes on after a visit of the worker that came more than a day after the one before. Returns acknowledged or nothing_to_acknowledge.';
+COMMENT ON FUNCTION @extschema@.idem_acknowledge_clock IS 'The clock is right: retention goes on after a visit of the worker that came more than a day after the one before. Returns acknowledged or nothing_to_acknowledge. Errors: 42501.';
 
 CREATE FUNCTION @extschema@.idem_visit(max_rows integer, naptime double precision) RETURNS @extschema@.idem_swept
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

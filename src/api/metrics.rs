@@ -5,13 +5,17 @@ use std::borrow::Cow;
 use idem_rules::error::Result;
 use pgrx::pg_sys::Datum;
 
+use super::bind::find_own;
 use crate::server::{self, Call, Rows, Value};
-use crate::store::count;
+use crate::store::ledger::Ledger;
+use crate::store::{bound, count};
 
 /// `idem_live_counts()`
 pub fn idem_live_counts(call: &Call) -> Result<Datum> {
+    // Counted over all tenants: no rows for whom some are hidden from.
+    let shown = bound::sees(call, None)?;
     let mut rows = Rows::begin(call)?;
-    for (name, count) in server::counted().into_iter().flatten() {
+    for (name, count) in server::counted().into_iter().flatten().filter(|_| shown) {
         rows.add([Value::Text(Cow::Borrowed(name)), Value::Big(count as i64)])?;
     }
     Ok(rows.end())
@@ -32,8 +36,13 @@ pub fn idem_flush_counts(call: &Call) -> Result<Datum> {
 
 /// `idem_recent_conflicts()`
 pub fn idem_recent_conflicts(call: &Call) -> Result<Datum> {
+    let all = bound::sees(call, None)?;
+    let ledger = Ledger::open(call)?;
     let mut rows = Rows::begin(call)?;
     for (action_id, action_type, at) in server::remembered_conflicts() {
+        if !all && find_own(call, &ledger, action_id)?.is_none() {
+            continue;
+        }
         rows.add([Value::Uuid(action_id), Value::Text(Cow::Owned(action_type)), Value::Time(at)])?;
     }
     Ok(rows.end())

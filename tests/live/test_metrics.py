@@ -113,6 +113,27 @@ def test_conflicts_are_remembered_without_payload_and_without_end(conn, key):
     assert "é" * 50 in {met.action_type for met in rows(conn, "SELECT * FROM idem_conflicts")}
 
 
+def test_a_bound_role_reads_nothing_of_other_tenants(conn, key):
+    """The functions behind the views are granted with them, and keep to the binding themselves."""
+    own, foreign = reserve(conn, key, tenant="own").action_id, reserve(conn, key, tenant="foreign").action_id
+    for tenant in ("own", "foreign"):
+        assert reserve(conn, key, tenant=tenant, request={"amount": 6}).decision == "conflict"
+    seen = "SELECT action_id FROM idem_recent_conflicts() WHERE action_id = ANY (%s) ORDER BY 1"
+    both = sorted([own, foreign])
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE ROLE metrics_bound")
+        value(conn, "SELECT idem_grant('metrics_bound', 'read')")
+        conn.execute("SET LOCAL ROLE metrics_bound")
+        assert [row[0] for row in rows(conn, seen, (both,))] == both
+        assert value(conn, "SELECT count(*) FROM idem_live_counts()") > 0
+        conn.execute("RESET ROLE")
+        value(conn, "SELECT idem_bind_tenant('metrics_bound', 'own')")
+        conn.execute("SET LOCAL ROLE metrics_bound")
+        assert [row[0] for row in rows(conn, seen, (both,))] == [own]
+        assert value(conn, "SELECT count(*) FROM idem_live_counts()") == 0
+        assert rows(conn, "SELECT * FROM idem_metrics") == []
+
+
 def test_without_preload_the_rest_is_counted(connect_fresh, key):
     """NULL is said, not 0, about what nobody counts; the exact ones count all the same."""
     conn = connect_fresh()

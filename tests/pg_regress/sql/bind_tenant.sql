@@ -76,6 +76,12 @@ SELECT DISTINCT tenant FROM idem_actions WHERE key LIKE 'bind%' ORDER BY tenant;
 SELECT decision FROM idem_reserve('bind free', '{}', tenant => 'cyan');
 RESET ROLE;
 
+-- What concerns all tenants is not for a bound role.
+SELECT idem_grant('regress_idem_acme', 'read', 'operate');
+SET LOCAL ROLE regress_idem_acme;
+SAVEPOINT s; SELECT idem_acknowledge_clock(); ROLLBACK TO s;
+RESET ROLE;
+
 -- SECURITY DEFINER lends no tenant: the caller's binding counts.
 CREATE FUNCTION regress_idem_wrapper(tenant text) RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$ SELECT decision FROM public.idem_reserve('bind wrapped', '{}', tenant => tenant) $$;

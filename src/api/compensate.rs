@@ -1,7 +1,7 @@
 //! idem_compensate
 
 use idem_rules::action::State;
-use idem_rules::compensation::{check, is_live, refuse_replaced};
+use idem_rules::compensation::{check, is_live, is_open, refuse_replaced};
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::{action_id, check_key, check_tenant};
 use idem_rules::transition::no_such_action;
@@ -79,7 +79,13 @@ pub fn idem_compensate(call: &Call) -> Result<Datum> {
             .hint("Give the compensation a key of its own."));
         }
         if begin(call, &ledger, &parent, child_id)? {
-            return reserve_child(call, &parent);
+            let reserved = reserve_child(call, &parent)?;
+            // Another transaction may have been reserving the key for something else: no tie to that.
+            let child = ledger.find(child_id)?;
+            if !child.is_some_and(|child| server::is_current_transaction(child.writer())) {
+                return Err(server::serialization());
+            }
+            return Ok(reserved);
         }
     }
 }
@@ -136,6 +142,29 @@ fn reserve_child(call: &Call, parent: &Entry) -> Result<Datum> {
         vec![call.stored(at::KEY), call.stored(at::REQUEST), parent.tenant(), Some(action_type)];
     arguments.extend((at::ACTOR..=at::LAST).map(|n| call.stored(n)));
     reserve::idem_reserve(&call.with_arguments(reserve::NAMES, &arguments))
+}
+
+/// Refuses to say that `parent` did not happen while a compensation of it can still be carried out. Holds the parent
+/// from then on, so that none begins meanwhile.
+pub(super) fn refuse_under_compensation(call: &Call, parent: &Entry) -> Result<()> {
+    let ledger = Ledger::open(call)?;
+    // One that has changed is looked at again before anything is stored.
+    if ledger.lock(parent, true) != Changed::Done {
+        return Ok(());
+    }
+    let Some(link) = compensation::live(call, parent.action_id)? else { return Ok(()) };
+    match ledger.find(link.action_id)? {
+        Some(child) if is_open(child.action.state) => {
+            Err(Error::new(Code::IllegalMove, "a compensation of the action is under way")
+                .detail(format!(
+                    "The compensation is {}, action_id {}.",
+                    child.action.state.word(),
+                    link.action_id
+                ))
+                .hint("Cancel the compensation first with idem_cancel, or wait for its outcome."))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses another chance for a compensation that has been replaced.

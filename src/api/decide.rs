@@ -7,7 +7,7 @@ use idem_rules::transition::{Decide, Event, Verdict};
 use pgrx::pg_sys::Datum;
 
 use super::attempt::{Brought, answered, move_action, response};
-use super::compensate::refuse_second;
+use super::compensate::{refuse_second, refuse_under_compensation};
 use crate::server::{self, Call};
 use crate::store::history::Report;
 use crate::store::ledger::{Entry, Outcome};
@@ -26,9 +26,12 @@ fn moved(call: &Call, event: Event, brought: Brought) -> Result<Datum> {
         Event::Decide(decide) => decide.verdict == Verdict::Retry,
         _ => false,
     };
-    let check = |_: &Entry, _: &Policy| match another_chance {
-        true => refuse_second(call, action_id),
-        false => Ok(()),
+    let did_not_happen = matches!(&event, Event::Decide(decide) if decide.verdict != Verdict::Applied);
+    let check = |entry: &Entry, _: &Policy| {
+        if another_chance {
+            refuse_second(call, action_id)?;
+        }
+        if did_not_happen { refuse_under_compensation(call, entry) } else { Ok(()) }
     };
     let (step, _) = move_action(call, (action_id, None), |_| event.clone(), check, brought)?;
     server::force_sync_commit();

@@ -303,3 +303,17 @@ def test_many_losers_of_one_undone_winner(winner, connect, observer, key):
     decisions = Counter(future.result(PATIENCE).decision for future in waiting)
     assert decisions == {"execute": 1, "pending": 11}
     wait_until(lambda: value(observer, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'spectoken'"))
+
+
+def test_a_compensation_is_not_tied_to_what_another_session_reserves(connect, conn, key):
+    """Its key is just being reserved for something else: the tie goes back with the whole call."""
+    got = reserve(conn, key)
+    commit(conn, got)
+    ask = "SELECT decision FROM idem_compensate(%s, %s, '{}', 'default')"
+    other = connect()
+    with other.transaction(force_rollback=True):
+        reserve(other, key + "undo", request={"amount": 7})
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            conn.execute(ask, (got.action_id, key + "undo"))
+    assert value(conn, "SELECT count(*) FROM idem_compensation WHERE parent_id = %s", (got.action_id,)) == 0
+    assert value(conn, ask, (got.action_id, key + "undo")) == "execute"

@@ -51,12 +51,20 @@ SELECT idem_decide(:'undo', 'retry', 'try again');
 SELECT idem_decide(:'undo', 'applied', 'it happened after all');
 SELECT compensation_key, compensation_state, stands FROM idem_compensations WHERE action_id = :'step' ORDER BY made_at;
 
--- A parent that turns out not to have happened: what was to compensate it is not carried on.
+-- A parent turns out not to have happened: first what was to compensate it has to be cancelled, so that nobody carries
+-- that out.
 SELECT action_id AS undo, attempt_id FROM idem_action WHERE key = 'compensate undo one' \gset
 SELECT action_id AS step FROM steps WHERE k = 'one' \gset
 SELECT idem_fail(:'undo', :'attempt_id', 'refused', retryable => true, retry_after_seconds => 0);
+\set VERBOSITY default
 SELECT idem_decide(:'step', 'not_applied', 'it was another room');
-SELECT idem_compensate(:'step', 'compensate undo one', '{}');
+\set VERBOSITY sqlstate
+SELECT idem_decide(:'step', 'retry', 'it was another room');
+SELECT idem_decide(:'step', 'applied', 'it was this room');
+SELECT idem_cancel(:'undo', 'nothing to undo');
+SELECT idem_decide(:'step', 'not_applied', 'it was another room');
+SELECT decision FROM idem_compensate(:'step', 'compensate undo one', '{}');
+SELECT idem_compensate(:'step', 'compensate undo one again', '{}');
 
 -- Partly applied: a place among what is unresolved until it is compensated.
 SELECT action_id AS partly, attempt_id FROM idem_reserve('compensate partly', '{}', 'acme', 'compensate.book') \gset

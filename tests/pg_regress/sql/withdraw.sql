@@ -56,7 +56,7 @@ SELECT idem_dispatch(idem_action_id('withdraw cancel 2'), :'one');
 SELECT granted FROM idem_reserve('withdraw cancel 3', '{}', attempt_id => :'one');
 SELECT idem_cancel(idem_action_id('withdraw cancel 3'));
 SELECT idem_commit(idem_action_id('withdraw cancel 3'), :'one');
-SELECT key, event, note FROM idem_event JOIN idem_action USING (action_id) WHERE event = 'cancelled' ORDER BY key COLLATE "C";
+SELECT key, event, note FROM idem_event JOIN idem_action USING (action_id) WHERE event = 'cancelled' AND key LIKE 'withdraw %' ORDER BY key COLLATE "C";
 -- The dead attempt never passed the gate: the sweep ends the action.
 SELECT pg_sleep(0.52);
 SELECT idem_sweep() IS NOT NULL AS swept;

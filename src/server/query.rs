@@ -27,7 +27,9 @@ pub enum Privilege {
     Manage,
 }
 
-/// Finds the table that `name` means, as regclass does, and checks what the caller may do with it. Raises 42P01, 42501.
+/// Finds the table that `name` means, as regclass does, and checks what the caller may do with it.
+///
+/// Errors: 42501 for a caller whom policies of the table keep from some of its rows. Raises 42P01, 42501.
 pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
     let name =
         CString::new(name).map_err(|_| Error::new(Code::InvalidParameter, "a name has a NUL in it"))?;
@@ -54,6 +56,16 @@ pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
             );
         }
         pg_sys::LockRelationOid(found, pg_sys::RowExclusiveLock as i32);
+        // What follows is done as the owner, past the policies for the caller.
+        let policies = pg_sys::check_enable_rls(found, pg_sys::GetUserId(), true);
+        if policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32 {
+            return Err(Error::new(
+                Code::NotAllowed,
+                format!("row-level security of {} applies to the role", qualified_name(found)?),
+            )
+            .detail("The functions work as the table's owner, past the policies that the role is under.")
+            .hint("Make an outbox for each group of roles, or use a role that has BYPASSRLS."));
+        }
         Ok(found)
     }
 }
@@ -65,7 +77,10 @@ pub fn owns(table: Relation) -> bool {
 
 /// How the columns of `table` differ from those of the extension's row type `contract`; `None` when they do not. Further
 /// columns are the user's own business.
+///
+/// Errors: 42809 for a table on which somebody else than its owner may create triggers, whatever its columns.
 pub fn column_difference(call: &Call, table: Relation, contract: &CStr) -> Result<Option<String>> {
+    refuse_triggers_of_others(table)?;
     let schema = call.schema()?;
     let mut differences = Vec::new();
     // SAFETY: both relations are open while their descriptors are read, and closed here.
@@ -104,6 +119,72 @@ pub fn column_difference(call: &Call, table: Relation, contract: &CStr) -> Resul
         pg_sys::relation_close(wanted, lock);
     }
     Ok((!differences.is_empty()).then(|| differences.join("; ")))
+}
+
+/// Refuses a table on which somebody may create triggers who has not its owner's rights anyway: [`as_owner`] would lend
+/// them to him.
+fn refuse_triggers_of_others(table: Relation) -> Result<()> {
+    let mut others = Vec::new();
+    // SAFETY: the relation is open while its owner is read; its row in the catalog, which is there as long as it is
+    // locked, while its privileges are. A list of privileges is copied when it is stored packed, and members are as many
+    // as aclmembers says.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as i32;
+        let relation = pg_sys::relation_open(table, lock);
+        let owner = (*(*relation).rd_rel).relowner;
+        let place = pg_sys::SysCacheIdentifier::RELOID as i32;
+        let row = pg_sys::SearchSysCache1(place, pg_sys::Datum::from(table));
+        if row.is_null() {
+            return Err(
+                Error::new(Code::UndefinedObject, "the table has been dropped").hint("Look at its name.")
+            );
+        }
+        let mut default = false;
+        let column = pg_sys::Anum_pg_class_relacl as pg_sys::AttrNumber;
+        let stored = pg_sys::SysCacheGetAttr(place, row, column, &mut default);
+        if !default {
+            let privileges = pg_sys::pg_detoast_datum(stored.cast_mut_ptr()).cast::<pg_sys::Acl>();
+            let mut members = std::ptr::null_mut();
+            let count = pg_sys::aclmembers(privileges, &mut members) as usize;
+            // PUBLIC is not among the members; it goes by the number that no role has.
+            let roles = (0..count).map(|n| *members.add(n)).chain([pg_sys::InvalidOid]);
+            let wanted = pg_sys::ACL_TRIGGER as pg_sys::AclMode;
+            let any = pg_sys::AclMaskHow::ACLMASK_ANY;
+            others.extend(roles.filter(|role| {
+                !pg_sys::has_privs_of_role(*role, owner)
+                    && pg_sys::aclmask(privileges, *role, owner, wanted, any) != 0
+            }));
+        }
+        pg_sys::ReleaseSysCache(row);
+        pg_sys::relation_close(relation, lock);
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let name = qualified_name(table)?;
+    let names = others.into_iter().map(role_name).collect::<Result<Vec<_>>>()?.join(", ");
+    Err(Error::new(Code::WrongObject, format!("{name} may get triggers from others than its owner"))
+        .detail(format!("TRIGGER is granted to: {names}. Triggers of an outbox run with its owner's rights."))
+        .hint(format!(
+            "REVOKE TRIGGER ON {name} FROM {names}, and look at the triggers that the table has; \
+             default privileges are revoked with ALTER DEFAULT PRIVILEGES."
+        )))
+}
+
+/// A role's name, quoted; that of no role is PUBLIC.
+fn role_name(role: pg_sys::Oid) -> Result<String> {
+    if role == pg_sys::InvalidOid {
+        return Ok("PUBLIC".to_owned());
+    }
+    // SAFETY: the look-up returns NULL for a role that has been dropped, else a palloc'd string, as quoting does.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(role, true);
+        if name.is_null() {
+            return Ok(role.to_u32().to_string());
+        }
+        let quoted = CStr::from_ptr(pg_sys::quote_identifier(name));
+        super::values::utf8(quoted.to_bytes(), "a role's name").map(|name| name.into_owned())
+    }
 }
 
 unsafe fn type_name(r#type: pg_sys::Oid) -> String {

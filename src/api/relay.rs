@@ -21,7 +21,8 @@ use crate::session;
 use crate::store::apply::apply;
 use crate::store::history::{self, Report};
 use crate::store::installation;
-use crate::store::ledger::{Ledger, Outcome};
+use crate::store::ledger::{Entry, Ledger, Outcome};
+use crate::store::lineage::{self, Direction};
 use crate::store::outbox::{Claiming, Found, Outbox};
 
 /// Messages of a claim that says nothing.
@@ -91,6 +92,17 @@ const NOT_HEARD_OF: &str = "the last relay was not heard of again";
 /// Why a message is dead whose action has ended without its effect.
 const ACTION_ENDED: &str = "the action has ended without its effect";
 
+/// Why a message is dead that says it carries an action, and does not.
+const NOT_ITS_ACTION: &str = "the ledger does not say that this message carries the action";
+
+/// Whether the ledger says that `message` carries the action. The message's own word is not enough: whoever may write
+/// into the outbox could name any action, and end an attempt of somebody else's.
+fn is_carrier(call: &Call, message: &Found, entry: &Entry) -> Result<bool> {
+    let action = &entry.action;
+    Ok((action.flags.carried || action.state.is_terminal())
+        && lineage::is_linked(call, entry.action_id, Direction::Out, &message.id().to_string())?)
+}
+
 /// Locked messages that may be claimed, those that failed before at most half unless there is room.
 fn candidates(outbox: &Outbox, max: i64) -> Vec<Found> {
     let now = server::clock();
@@ -130,6 +142,10 @@ fn start(
     };
     if refuse_foreign(call, entry.raw_tenant()).is_err() {
         outbox.rest(message, rules::look_again(None, message.created_at(), now));
+        return Ok(None);
+    }
+    if !is_carrier(call, message, &entry)? {
+        outbox.bury(message, now, Some(server::text_datum(NOT_ITS_ACTION)));
         return Ok(None);
     }
     let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
@@ -327,6 +343,8 @@ fn acknowledge(
 }
 
 /// The token of the attempt that the message's last claim was granted. It is not in the owner's table.
+///
+/// Errors: ID002, also for a message that does not carry the action.
 fn attempt_of(call: &Call, message: &Found, action_id: Uuid) -> Result<Uuid> {
     let lost = || {
         Error::new(Code::LostAttempt, "the claim's attempt is not known any more")
@@ -334,6 +352,13 @@ fn attempt_of(call: &Call, message: &Found, action_id: Uuid) -> Result<Uuid> {
     };
     let fence = message.fence().ok_or_else(lost)?;
     let entry = Ledger::open(call)?.find(action_id)?;
+    if let Some(entry) = &entry
+        && !is_carrier(call, message, entry)?
+    {
+        return Err(Error::new(Code::LostAttempt, NOT_ITS_ACTION).hint(
+            "Messages get their action from idem_outbox_put: do not write carries or action_id yourself.",
+        ));
+    }
     let current = entry.filter(|entry| entry.action.fence == fence).and_then(|entry| entry.action.attempt_id);
     match current {
         Some(attempt_id) => Ok(attempt_id),
@@ -476,7 +501,10 @@ pub fn idem_outbox_redrive(call: &Call) -> Result<Datum> {
             let word = match (message.message.dead && !message.message.delivered, skip) {
                 (false, _) => "not_dead",
                 (true, true) => {
-                    if let Some(action_id) = message.carries() {
+                    if let Some(action_id) = message.carries()
+                        && let Some(entry) = Ledger::open(call)?.find(action_id)?
+                        && is_carrier(call, &message, &entry)?
+                    {
                         let gone = (action_id, None);
                         move_action(call, gone, |_| Event::LetGo, no_check, Brought::default())?;
                     }

@@ -30,6 +30,15 @@ pub enum Direction {
     Out,
 }
 
+impl Direction {
+    fn word(self) -> &'static str {
+        match self {
+            Direction::In => "in",
+            Direction::Out => "out",
+        }
+    }
+}
+
 /// Writes down that a message and an action belong together. `place` is the consumer or the outbox.
 pub fn link(
     call: &Call,
@@ -42,19 +51,20 @@ pub fn link(
 ) -> Result<()> {
     let mut values = Values::new();
     values.set_uuid(0, Some(action_id));
-    values.set_text(
-        1,
-        Some(match direction {
-            Direction::In => "in",
-            Direction::Out => "out",
-        }),
-    );
+    values.set_text(1, Some(direction.word()));
     values.set_text(2, Some(message_id));
     values.set_text(3, Some(place));
     values.set(4, tenant.or_else(|| Some(server::text_datum(""))));
     values.set_time(5, Some(now));
     Table::open(call, &SPEC)?.insert_unless_present(&values);
     Ok(())
+}
+
+/// True when a message and an action were written down as belonging together.
+pub fn is_linked(call: &Call, action_id: Uuid, direction: Direction, message_id: &str) -> Result<bool> {
+    let text = |value: &str| Bound::Text(server::text_datum(value));
+    let keys = [Key(1, Bound::Uuid(action_id)), Key(2, text(direction.word())), Key(3, text(message_id))];
+    Ok(Table::open(call, &SPEC)?.find(0, &keys).is_some())
 }
 
 /// Removes the links of an action that is removed itself.

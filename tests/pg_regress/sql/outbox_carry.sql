@@ -83,5 +83,22 @@ SELECT idem_decide(idem_action_id('outbox_carry 6'), 'not_applied', 'checked');
 UPDATE outbox_carry.o SET lease_expires_at = now();
 SELECT count(*) FROM idem_outbox_claim('outbox_carry.o');
 SELECT dead_at IS NOT NULL AS dead, last_error FROM outbox_carry.o;
+-- A row that says it carries somebody's action, and was not put for it, reaches neither the action nor its attempt.
+SELECT idem_create_outbox('outbox_carry.f');
+SELECT decision FROM idem_reserve('outbox_carry 9', '{}', action_type => 'outbox_carry refund', lease_seconds => 600);
+INSERT INTO outbox_carry.f (type, aggregatetype, aggregateid, payload, action_id, carries) VALUES ('refund', 'order', '9', '{}', idem_action_id('outbox_carry 9'), true);
+SELECT count(*) FROM idem_outbox_claim('outbox_carry.f');
+SELECT dead_at IS NOT NULL AS dead, last_error FROM outbox_carry.f;
+UPDATE outbox_carry.f AS f SET dead_at = NULL, due_at = NULL, attempts = 1, claim_id = '00000000-0000-8000-8000-000000000009', lease_expires_at = now() + '1 h', fence = a.fence FROM idem_actions AS a WHERE a.action_id = f.action_id;
+SELECT idem_outbox_nack('outbox_carry.f', id, claim_id, proof => 'refused') FROM outbox_carry.f;
+SELECT idem_outbox_ack('outbox_carry.f', id, claim_id, '{}') FROM outbox_carry.f;
+SELECT outcome FROM (SELECT claim_id, array_agg(id) AS ids FROM outbox_carry.f GROUP BY 1) AS c, idem_outbox_ack_many('outbox_carry.f', claim_id, ids);
+SELECT idem_outbox_renew('outbox_carry.f', claim_id, 60) FROM outbox_carry.f;
+SELECT state, attempt FROM idem_status('outbox_carry 9');
+-- Nor does it let the action go that another message carries.
+SELECT outbox_carry.put('outbox_carry 10');
+UPDATE outbox_carry.f SET action_id = idem_action_id('outbox_carry 10'), dead_at = now();
+SELECT outcome FROM idem_outbox_redrive('outbox_carry.f', ARRAY(SELECT id FROM outbox_carry.f), skip => true);
+SELECT decision FROM idem_reserve('outbox_carry 10', '{}', action_type => 'outbox_carry refund');
 SET client_min_messages = warning;
 DROP SCHEMA outbox_carry CASCADE;

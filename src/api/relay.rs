@@ -330,8 +330,10 @@ fn acknowledge(
         match step.answer {
             Answer::Superseded => {
                 // Kept as evidence. What becomes of the message follows from what becomes of the action.
-                let now = server::clock();
-                outbox.rest(message, rules::look_again(None, message.created_at(), now));
+                if !message.message.dead {
+                    let now = server::clock();
+                    outbox.rest(message, rules::look_again(None, message.created_at(), now));
+                }
                 return Ok("superseded");
             }
             Answer::Discrepancy => word = "discrepancy",
@@ -382,19 +384,36 @@ pub fn idem_outbox_nack(call: &Call) -> Result<Datum> {
         match rules::standing(&message.message, message.claim_id(), claim_id) {
             Standing::Lost => return Ok("lost"),
             Standing::Repeated => return Ok("already_acked"),
-            Standing::Current if message.message.dead => return Ok("dead"),
-            // Given back before: the answer stays what it was.
-            Standing::Current if message.message.lease_expires_at.is_none() => return Ok("retry"),
             Standing::Current => {}
         }
+        let before = &message.message;
+        // Given back before, by this relay or because another came by: the answer stays what it was.
+        let given_back = match before.dead {
+            true => Some("dead"),
+            false if before.lease_expires_at.is_none() => Some("retry"),
+            false => None,
+        };
         let random = server::random_fraction();
-        let action = match message.carries() {
-            Some(action_id) => {
-                let attempt_id = attempt_of(call, &message, action_id)?;
-                let (_, action) = fail_action(call, (action_id, attempt_id), error, proof, delay, random)?;
-                Some(action)
+        let action = match (message.carries(), given_back) {
+            (None, Some(word)) => return Ok(word),
+            (None, None) => None,
+            // What is said of the action counts all the same.
+            (Some(action_id), _) => {
+                let failed = attempt_of(call, &message, action_id).and_then(|attempt_id| {
+                    fail_action(call, (action_id, attempt_id), error, proof, delay, random)
+                });
+                match (failed, given_back) {
+                    (Ok(_), Some("dead")) => return Ok("dead"),
+                    (Ok((step, action)), Some(word))
+                        if step.next.is_none() && !action.state.is_terminal() =>
+                    {
+                        return Ok(if action.state == State::Unknown { "waiting" } else { word });
+                    }
+                    (Ok((_, action)), _) => Some(action),
+                    (Err(error), Some(word)) if proof.is_none() && is_over(&error) => return Ok(word),
+                    (Err(error), _) => return Err(error),
+                }
             }
-            None => None,
         };
         let now = server::clock();
         let failed = rules::fail(&message.message, outbox.options.max_attempts, delay, random, now);
@@ -416,6 +435,11 @@ pub fn idem_outbox_nack(call: &Call) -> Result<Datum> {
         })
     })?;
     Ok(call.value(Value::Text(Cow::Borrowed(done))))
+}
+
+/// True where the rules say that an attempt cannot move its action any more.
+fn is_over(error: &Error) -> bool {
+    matches!(error.code, Code::LostAttempt | Code::IllegalMove)
 }
 
 /// What a failed delivery means for the action: with a proof it had no effect, without one nobody knows.
@@ -483,7 +507,8 @@ fn renew_action(call: &Call, message: &Found, action_id: Uuid, lease: Span) -> R
     match renewed {
         Ok((Step { answer: Answer::Lease(until), .. }, _)) => Ok(Some(until)),
         Ok(_) => Ok(None),
-        Err(error) if matches!(error.code, Code::LostAttempt | Code::IllegalMove) => Ok(None),
+        // One action that cannot be renewed must not let the claim's other messages lapse.
+        Err(error) if is_over(&error) || matches!(error.code, Code::TooLate | Code::NoSuchAction) => Ok(None),
         Err(error) => Err(error),
     }
 }

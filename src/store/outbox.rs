@@ -540,8 +540,8 @@ impl Statements {
             ),
             retried: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM {table} AS m WHERE m.due_at <= $1 AND {undelivered} AND {free} \
-                     $1) {first_of_its_own} ORDER BY m.due_at LIMIT $2 FOR UPDATE OF m SKIP LOCKED"
+                    "SELECT {COLUMNS} FROM {table} AS m WHERE m.due_at <= $1 AND m.dead_at IS NULL AND {undelivered} \
+                     AND {free} $1) {first_of_its_own} ORDER BY m.due_at LIMIT $2 FOR UPDATE OF m SKIP LOCKED"
                 ),
                 &[time, big],
             ),

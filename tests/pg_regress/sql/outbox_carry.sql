@@ -100,5 +100,25 @@ SELECT outbox_carry.put('outbox_carry 10');
 UPDATE outbox_carry.f SET action_id = idem_action_id('outbox_carry 10'), dead_at = now();
 SELECT outcome FROM idem_outbox_redrive('outbox_carry.f', ARRAY(SELECT id FROM outbox_carry.f), skip => true);
 SELECT decision FROM idem_reserve('outbox_carry 10', '{}', action_type => 'outbox_carry refund');
+-- A late answer to a dead letter is kept as evidence, and the letter stays where no claim passes it.
+SELECT idem_create_outbox('outbox_carry.g', max_attempts => 1);
+SELECT count(idem_outbox_put('outbox_carry.g', 'refund', 'order', '11', '{}', action_id => action_id)) FROM idem_reserve('outbox_carry 11', '{}', action_type => 'outbox_carry refund');
+SELECT idem_outbox_nack('outbox_carry.g', id, claim_id, 'timed out') FROM idem_outbox_claim('outbox_carry.g');
+SELECT idem_decide(idem_action_id('outbox_carry 11'), 'not_applied', 'checked');
+SELECT idem_outbox_ack('outbox_carry.g', id, claim_id, '{"late": true}') FROM outbox_carry.g;
+SELECT dead_at IS NOT NULL AS dead, due_at FROM outbox_carry.g;
+-- A proof counts also after another relay came by, and told again it changes nothing.
+SELECT idem_create_outbox('outbox_carry.h');
+SELECT count(idem_outbox_put('outbox_carry.h', 'refund', 'order', '12', '{}', action_id => action_id)) FROM idem_reserve('outbox_carry 12', '{}', action_type => 'outbox_carry refund');
+SELECT attempt FROM idem_outbox_claim('outbox_carry.h', lease_seconds => 0.01);
+SELECT pg_sleep(0.02);
+SELECT count(*) FROM idem_outbox_claim('outbox_carry.h');
+SELECT lease_expires_at FROM outbox_carry.h;
+SELECT idem_outbox_nack('outbox_carry.h', id, claim_id, 'timed out') FROM outbox_carry.h;
+SELECT idem_outbox_nack('outbox_carry.h', id, claim_id, 'no', 'refused') FROM outbox_carry.h;
+SELECT state FROM idem_status('outbox_carry 12');
+SELECT due_at FROM outbox_carry.h \gset
+SELECT idem_outbox_nack('outbox_carry.h', id, claim_id, 'no', 'refused') FROM outbox_carry.h;
+SELECT due_at = :'due_at' AS same FROM outbox_carry.h;
 SET client_min_messages = warning;
 DROP SCHEMA outbox_carry CASCADE;

@@ -198,7 +198,7 @@ CREATE FUNCTION @extschema@.idem_outbox_claim(
     outbox text, max integer = 10, lease_seconds double precision = 30, relay text = NULL
 ) RETURNS SETOF @extschema@.idem_outbox_claimed
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_outbox_claim IS 'Leases messages to a relay, oldest first, never one that another relay holds. COMMIT before delivering. Errors: 22004, 22023, 25006, 40001, 42501, 42809, ID008.';
+COMMENT ON FUNCTION @extschema@.idem_outbox_claim IS 'Leases messages to a relay, oldest first, never one that another relay holds. COMMIT before delivering. Errors: 22004, 22023, 25006, 40001, 42501, 42809, 55000, ID008.';
 
 CREATE FUNCTION @extschema@.idem_outbox_ack(
     outbox text, id uuid, claim_id uuid, response jsonb = NULL, resource_id text = NULL,

@@ -98,10 +98,7 @@ pub fn idem_outbox_put_many(call: &Call) -> Result<Datum> {
     let mut ids = Vec::new();
     if parts.iter().all(|part| part.datum(5).is_none()) {
         ids.extend(parts.iter().map(|_| message_id()));
-        query::as_owner(outbox.table, || {
-            outbox.insert_many(messages, &ids);
-            Ok(())
-        })?;
+        query::as_owner(outbox.table, || outbox.insert_many(messages, &ids))?;
     } else {
         // In one order for everybody, so that two batches cannot wait for each other's actions.
         let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -237,7 +234,7 @@ impl<'a> Put<'a> {
     fn finish(self) -> Result<()> {
         query::as_owner(self.outbox.table, || {
             for (content, new) in &self.messages {
-                self.outbox.insert(new, content);
+                self.outbox.insert(new, content)?;
             }
             if let Some(channel) = &self.outbox.options.notify_channel {
                 query::notify(channel, self.outbox.name());

@@ -68,14 +68,14 @@ pub fn idem_outbox_claim(call: &Call) -> Result<Datum> {
                     None => plain.push(message),
                     Some(action_id) => {
                         if let Some(grant) = start(call, &outbox, &message, action_id, lease, relay)? {
-                            outbox.take_carried(&message, &claiming, grant.fence, grant.until);
+                            outbox.take_carried(&message, &claiming, grant.fence, grant.until)?;
                             granted.push((message, Some(grant)));
                         }
                     }
                 },
             }
         }
-        outbox.take(&plain, &claiming);
+        outbox.take(&plain, &claiming)?;
         granted.extend(plain.into_iter().map(|message| (message, None)));
         granted.sort_by_key(|(message, _)| message.seq());
         for (message, grant) in &granted {

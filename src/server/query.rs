@@ -75,17 +75,28 @@ pub fn owns(table: Relation) -> bool {
     super::version::owns_table(table)
 }
 
-/// How the columns of `table` differ from those of the extension's row type `contract`; `None` when they do not. Further
-/// columns are the user's own business.
+/// What a table of a user's has to have.
+pub struct Fit {
+    /// The extension's row type whose columns it has.
+    pub row_type: &'static CStr,
+    /// Columns that are NOT NULL.
+    pub not_null: &'static [&'static str],
+    /// Columns that have a default or are an identity.
+    pub filled: &'static [&'static str],
+    /// A column with a unique index of its own.
+    pub unique: &'static str,
+}
+
+/// How `table` differs from what `fit` asks for; `None` when it does not. Further columns are the user's own business.
 ///
 /// Errors: 42809 for a table on which somebody else than its owner may create triggers, whatever its columns.
-pub fn column_difference(call: &Call, table: Relation, contract: &CStr) -> Result<Option<String>> {
+pub fn column_difference(call: &Call, table: Relation, fit: &Fit) -> Result<Option<String>> {
     refuse_triggers_of_others(table)?;
     let schema = call.schema()?;
     let mut differences = Vec::new();
     // SAFETY: both relations are open while their descriptors are read, and closed here.
     unsafe {
-        let wanted = pg_sys::get_relname_relid(contract.as_ptr(), schema);
+        let wanted = pg_sys::get_relname_relid(fit.row_type.as_ptr(), schema);
         if wanted == pg_sys::InvalidOid {
             return Err(mismatch());
         }
@@ -113,6 +124,22 @@ pub fn column_difference(call: &Call, table: Relation, contract: &CStr) -> Resul
                     differences.push(format!("column {name} is {}, not {wanted_word}", type_name(*found)));
                 }
                 Some(_) => {}
+            }
+        }
+        // A view has none of this, and says so already.
+        if (*form).relkind as u8 == b'r' {
+            let descriptor = pgrx::PgTupleDesc::from_pg_unchecked((*found).rd_att);
+            for column in descriptor.iter().filter(|column| !column.attisdropped) {
+                let name = column.name();
+                if fit.not_null.contains(&name) && !column.attnotnull {
+                    differences.push(format!("column {name} is not NOT NULL"));
+                }
+                if fit.filled.contains(&name) && !column.atthasdef && column.attidentity == 0 {
+                    differences.push(format!("column {name} has no default and is no identity"));
+                }
+                if name == fit.unique && !is_unique(found, column.attnum) {
+                    differences.push(format!("column {name} has no valid unique index of its own"));
+                }
             }
         }
         pg_sys::relation_close(found, lock);
@@ -184,6 +211,28 @@ fn role_name(role: pg_sys::Oid) -> Result<String> {
         }
         let quoted = CStr::from_ptr(pg_sys::quote_identifier(name));
         super::values::utf8(quoted.to_bytes(), "a role's name").map(|name| name.into_owned())
+    }
+}
+
+/// True when `table`, open, has a valid unique index on the column alone, for all rows and checked at once.
+unsafe fn is_unique(table: pg_sys::Relation, column: i16) -> bool {
+    // SAFETY: the list is NULL or one of oids; each index is open while its descriptor is read.
+    unsafe {
+        let indexes = pg_sys::RelationGetIndexList(table);
+        let count = if indexes.is_null() { 0 } else { (*indexes).length as usize };
+        let lock = pg_sys::AccessShareLock as i32;
+        (0..count).any(|n| {
+            let index = pg_sys::index_open((*(*indexes).elements.add(n)).oid_value, lock);
+            let form = (*index).rd_index;
+            let fits = (*form).indisunique
+                && (*form).indisvalid
+                && (*form).indimmediate
+                && (*form).indnkeyatts == 1
+                && (*form).indkey.values.as_slice(1)[0] == column
+                && pg_sys::RelationGetIndexPredicate(index).is_null();
+            pg_sys::index_close(index, lock);
+            fits
+        })
     }
 }
 
@@ -270,8 +319,17 @@ impl Statement {
         Statement { sql, parameters: parameters.to_vec(), plan: OnceCell::new() }
     }
 
+    /// Runs it inside [`as_owner`]: how many rows of the table it has changed.
+    pub fn change(&self, arguments: &[Option<pg_sys::Datum>]) -> u64 {
+        self.execute(arguments).0
+    }
+
     /// Runs it inside [`as_owner`]. The rows live as long as the call.
     pub fn run(&self, arguments: &[Option<pg_sys::Datum>]) -> Vec<Values> {
+        self.execute(arguments).1
+    }
+
+    fn execute(&self, arguments: &[Option<pg_sys::Datum>]) -> (u64, Vec<Values>) {
         debug_assert_eq!(arguments.len(), self.parameters.len());
         let mut types: Vec<pg_sys::Oid> = self.parameters.iter().map(|parameter| parameter.oid()).collect();
         let mut datums: Vec<pg_sys::Datum> =
@@ -294,11 +352,11 @@ impl Statement {
             let done = pg_sys::SPI_execute_plan(plan, datums.as_mut_ptr(), nulls.as_ptr(), false, 0);
             assert!(done > 0, "SPI_execute_plan failed: {done}");
             pg_sys::MemoryContextSwitchTo(memory);
-            let table = pg_sys::SPI_tuptable;
+            let (processed, table) = (pg_sys::SPI_processed, pg_sys::SPI_tuptable);
             if table.is_null() {
-                return Vec::new();
+                return (processed, Vec::new());
             }
-            let rows = (0..pg_sys::SPI_processed as usize)
+            let rows = (0..processed as usize)
                 .map(|n| {
                     let tuple = pg_sys::heap_copytuple(*(*table).vals.add(n));
                     let mut values = Values::new();
@@ -308,7 +366,7 @@ impl Statement {
                 })
                 .collect();
             pg_sys::SPI_freetuptable(table);
-            rows
+            (processed, rows)
         }
     }
 }

@@ -14,7 +14,7 @@ use idem_rules::outbox::{Message, SHORTEST_REST};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use crate::server::query::{self, Parameter, Privilege, Relation, Statement};
+use crate::server::query::{self, Fit, Parameter, Privilege, Relation, Statement};
 use crate::server::{self, Bound, Call, Changed, Column, Key, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
@@ -235,13 +235,17 @@ impl Outbox {
         let table = query::user_table(&call.required_text(0)?, privilege)?;
         let (version, generation) = (query::version_of(table), server::generation());
         let repeatable = server::repeatable_read();
+        let name = query::qualified_name(table)?;
         let known = KNOWN.with_borrow(|known| known.get(&table).cloned()).filter(|known| {
-            known.version == version && known.generation == generation && known.provisional <= repeatable
+            known.version == version
+                && known.generation == generation
+                && known.provisional <= repeatable
+                // Nothing is said about a table whose schema gets another name.
+                && known.name == name
         });
         if let Some(known) = known {
             return Ok(known);
         }
-        let name = query::qualified_name(table)?;
         let options = options(call, table)?.ok_or_else(|| {
             Error::new(Code::WrongObject, format!("{name} is not an outbox"))
                 .hint("Make one with idem_create_outbox, which also takes a fitting table of yours as it is.")
@@ -274,8 +278,10 @@ impl Outbox {
     }
 
     /// Adds one message.
-    pub fn insert(&self, new: &New, content: &Content) {
-        self.statements.insert.run(&[
+    ///
+    /// Errors: 55000 when the table did not take it.
+    pub fn insert(&self, new: &New, content: &Content) -> Result<()> {
+        let added = self.statements.insert.change(&[
             Some(server::uuid_datum(new.id)),
             content.aggregatetype,
             content.aggregateid,
@@ -287,11 +293,30 @@ impl Outbox {
             Some(Datum::from(new.carries)),
             content.available_at.map(server::time_datum),
         ]);
+        self.changed(added, 1)
     }
 
     /// Adds messages that have no action, straight from the array they were passed in.
-    pub fn insert_many(&self, messages: Datum, ids: &[Uuid]) {
-        self.statements.insert_many.run(&[Some(messages), Some(query::uuids_datum(ids))]);
+    ///
+    /// Errors: 55000 when the table did not take one.
+    pub fn insert_many(&self, messages: Datum, ids: &[Uuid]) -> Result<()> {
+        let added = self.statements.insert_many.change(&[Some(messages), Some(query::uuids_datum(ids))]);
+        self.changed(added, ids.len())
+    }
+
+    /// Refuses to go on where a trigger or a rule of the table's has kept a change from being made.
+    fn changed(&self, done: u64, wanted: usize) -> Result<()> {
+        if done == wanted as u64 {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::WrongState,
+            format!(
+                "{} took {done} of {wanted} changes: a trigger or a rule keeps the others out",
+                self.name
+            ),
+        )
+        .hint("Let the triggers and rules of an outbox pass what is put and claimed."))
     }
 
     /// The messages of an array, taken apart: type, aggregatetype, aggregateid, payload, headers, action_id,
@@ -369,28 +394,34 @@ impl Outbox {
     }
 
     /// Gives messages to a claim.
-    pub fn take(&self, messages: &[Found], claim: &Claiming) {
+    ///
+    /// Errors: 55000 when the table did not take it.
+    pub fn take(&self, messages: &[Found], claim: &Claiming) -> Result<()> {
         if messages.is_empty() {
-            return;
+            return Ok(());
         }
         let places = messages.iter().map(Found::place).collect();
-        self.statements.take.run(&[
+        let taken = self.statements.take.change(&[
             Some(query::places_datum(places)),
             Some(server::uuid_datum(claim.claim_id)),
             Some(server::time_datum(claim.until)),
             claim.relay,
         ]);
+        self.changed(taken, messages.len())
     }
 
     /// Gives a message that carries an action to a claim.
-    pub fn take_carried(&self, message: &Found, claim: &Claiming, fence: i64, until: Time) {
-        self.statements.take_carried.run(&[
+    ///
+    /// Errors: 55000 when the table did not take it.
+    pub fn take_carried(&self, message: &Found, claim: &Claiming, fence: i64, until: Time) -> Result<()> {
+        let taken = self.statements.take_carried.change(&[
             Some(message.place()),
             Some(server::uuid_datum(claim.claim_id)),
             Some(server::time_datum(until)),
             claim.relay,
             Some(Datum::from(fence)),
         ]);
+        self.changed(taken, 1)
     }
 
     /// Makes a message a dead letter.
@@ -493,7 +524,7 @@ impl Statements {
         // The first of its aggregate that is not delivered, whatever keeps it.
         let first_of_its_own = match options.ordered {
             true => format!(
-                "AND NOT EXISTS (SELECT FROM {table} AS e WHERE e.aggregateid = m.aggregateid AND e.seq < m.seq \
+                "AND NOT EXISTS (SELECT FROM ONLY {table} AS e WHERE e.aggregateid = m.aggregateid AND e.seq < m.seq \
                  AND e.delivered_at IS NULL)"
             ),
             false => String::new(),
@@ -533,25 +564,25 @@ impl Statements {
             ),
             new: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM {table} AS m WHERE m.seq >= $1 AND m.due_at IS NULL AND {free} $2) \
+                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.seq >= $1 AND m.due_at IS NULL AND {free} $2) \
                      {first_of_its_own} ORDER BY m.seq LIMIT $3 FOR UPDATE OF m SKIP LOCKED"
                 ),
                 &[big, time, big],
             ),
             retried: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM {table} AS m WHERE m.due_at <= $1 AND m.dead_at IS NULL AND {undelivered} \
+                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.due_at <= $1 AND m.dead_at IS NULL AND {undelivered} \
                      AND {free} $1) {first_of_its_own} ORDER BY m.due_at LIMIT $2 FOR UPDATE OF m SKIP LOCKED"
                 ),
                 &[time, big],
             ),
             first: Statement::new(
-                format!("SELECT seq FROM {table} WHERE seq >= $1 AND due_at IS NULL ORDER BY seq LIMIT 1"),
+                format!("SELECT seq FROM ONLY {table} WHERE seq >= $1 AND due_at IS NULL ORDER BY seq LIMIT 1"),
                 &[big],
             ),
             take: Statement::new(
                 format!(
-                    "UPDATE {table} SET attempts = attempts + 1, claim_id = $2, lease_expires_at = $3, relay = $4, \
+                    "UPDATE ONLY {table} SET attempts = attempts + 1, claim_id = $2, lease_expires_at = $3, relay = $4, \
                      {} WHERE ctid = ANY ($1)",
                     due("$3")
                 ),
@@ -559,7 +590,7 @@ impl Statements {
             ),
             take_carried: Statement::new(
                 format!(
-                    "UPDATE {table} SET attempts = attempts + 1, claim_id = $2, lease_expires_at = $3, relay = $4, \
+                    "UPDATE ONLY {table} SET attempts = attempts + 1, claim_id = $2, lease_expires_at = $3, relay = $4, \
                      fence = $5, {} WHERE ctid = $1",
                     due("$3")
                 ),
@@ -567,61 +598,61 @@ impl Statements {
             ),
             bury: Statement::new(
                 format!(
-                    "UPDATE {table} SET dead_at = $2, due_at = 'infinity', lease_expires_at = NULL, \
+                    "UPDATE ONLY {table} SET dead_at = $2, due_at = 'infinity', lease_expires_at = NULL, \
                      last_error = coalesce($3, last_error) WHERE ctid = $1"
                 ),
                 &[place, time, text],
             ),
             rest: Statement::new(
-                format!("UPDATE {table} SET due_at = $2, lease_expires_at = NULL WHERE ctid = $1"),
+                format!("UPDATE ONLY {table} SET due_at = $2, lease_expires_at = NULL WHERE ctid = $1"),
                 &[place, time],
             ),
             finish_plain: Statement::new(
                 format!(
                     "{} WHERE id = ANY ($1) AND claim_id = $2 AND NOT carries AND {undelivered} RETURNING id",
                     match options.keep_delivered {
-                        None => format!("DELETE FROM {table}"),
-                        Some(_) => format!("UPDATE {table} SET {delivered}"),
+                        None => format!("DELETE FROM ONLY {table}"),
+                        Some(_) => format!("UPDATE ONLY {table} SET {delivered}"),
                     }
                 ),
                 &[Uuids, uuid, time, time],
             ),
-            remove: Statement::new(format!("DELETE FROM {table} WHERE ctid = $1"), &[place]),
+            remove: Statement::new(format!("DELETE FROM ONLY {table} WHERE ctid = $1"), &[place]),
             keep: Statement::new(
-                format!("UPDATE {table} SET {delivered} WHERE ctid = $1"),
+                format!("UPDATE ONLY {table} SET {delivered} WHERE ctid = $1"),
                 &[place, uuid, time, time],
             ),
             expire: Statement::new(
                 format!(
-                    "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE due_at <= $1 AND \
+                    "DELETE FROM ONLY {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY {table} WHERE due_at <= $1 AND \
                      delivered_at IS NOT NULL ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED))"
                 ),
                 &[time, big],
             ),
             find: Statement::new(
-                format!("SELECT {COLUMNS} FROM {table} AS m WHERE m.id = ANY ($1) ORDER BY m.id FOR UPDATE"),
+                format!("SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.id = ANY ($1) ORDER BY m.id FOR UPDATE"),
                 &[Uuids],
             ),
             fail: Statement::new(
                 format!(
-                    "UPDATE {table} SET due_at = $2, lease_expires_at = NULL, last_error = coalesce($3, last_error) \
+                    "UPDATE ONLY {table} SET due_at = $2, lease_expires_at = NULL, last_error = coalesce($3, last_error) \
                      WHERE ctid = $1"
                 ),
                 &[place, time, text],
             ),
             claimed: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM {table} AS m WHERE m.seq >= $2 AND m.seq <= $3 AND m.claim_id = $1 AND \
+                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.seq >= $2 AND m.seq <= $3 AND m.claim_id = $1 AND \
                      m.lease_expires_at IS NOT NULL AND {undelivered} ORDER BY m.seq FOR UPDATE SKIP LOCKED"
                 ),
                 &[uuid, big, big],
             ),
             renew: Statement::new(
-                format!("UPDATE {table} SET lease_expires_at = $2, {} WHERE ctid = $1", due("$2")),
+                format!("UPDATE ONLY {table} SET lease_expires_at = $2, {} WHERE ctid = $1", due("$2")),
                 &[place, time],
             ),
             redrive: Statement::new(
-                format!("UPDATE {table} SET dead_at = NULL, due_at = $2, attempts = 0 WHERE ctid = $1"),
+                format!("UPDATE ONLY {table} SET dead_at = NULL, due_at = $2, attempts = 0 WHERE ctid = $1"),
                 &[place, time],
             ),
         }
@@ -651,9 +682,17 @@ fn key(table: Relation) -> [Key; 1] {
     [Key(1, Bound::Table(table))]
 }
 
+/// Without these a table would fit, and lose messages: what is NULL where it must not be, no claim finds.
+const FIT: Fit = Fit {
+    row_type: c"idem_outbox_message",
+    not_null: &["id", "seq", "attempts", "created_at", "carries"],
+    filled: &["seq", "attempts", "created_at"],
+    unique: "id",
+};
+
 /// Refuses a table whose columns are not those of an outbox. Errors: 42809.
 pub fn check_columns(call: &Call, table: Relation, name: &str) -> Result<()> {
-    match query::column_difference(call, table, c"idem_outbox_message")? {
+    match query::column_difference(call, table, &FIT)? {
         None => Ok(()),
         Some(difference) => Err(Error::new(Code::WrongObject, format!("{name} does not fit as an outbox"))
             .detail(format!("Compared with the type idem_outbox_message: {difference}."))

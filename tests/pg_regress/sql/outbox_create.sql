@@ -34,6 +34,8 @@ CREATE VIEW outbox_create.view AS SELECT * FROM outbox_create.plain;
 SELECT idem_create_outbox('outbox_create.view');
 CREATE UNLOGGED TABLE outbox_create.unlogged (LIKE outbox_create.plain);
 SELECT idem_create_outbox('outbox_create.unlogged');
+CREATE TABLE outbox_create.bare AS SELECT (jsonb_populate_record(NULL::idem_outbox_message, '{}')).* LIMIT 0;
+SELECT idem_create_outbox('outbox_create.bare');
 -- also once it is in use.
 SELECT idem_create_outbox('outbox_create.changed');
 SELECT count(idem_outbox_put('outbox_create.changed', 'a', 'b', 'c', '{}'));
@@ -44,6 +46,29 @@ SELECT count(idem_outbox_put('outbox_create.changed', 'a', 'b', 'c', '{}'));
 -- A renamed outbox is the same outbox.
 ALTER TABLE outbox_create.changed RENAME TO renamed;
 SELECT count(idem_outbox_put('outbox_create.renamed', 'a', 'b', 'c', '{}'));
+-- So is one whose schema was renamed, in the same session.
+CREATE SCHEMA outbox_create_before;
+SELECT idem_create_outbox('outbox_create_before.o');
+SELECT count(idem_outbox_put('outbox_create_before.o', 'a', 'b', 'c', '{}'));
+ALTER SCHEMA outbox_create_before RENAME TO outbox_create_after;
+CREATE SCHEMA outbox_create_before;
+SELECT idem_create_outbox('outbox_create_before.o');
+SELECT count(idem_outbox_put('outbox_create_after.o', 'a', 'b', 'c', '{}'));
+SELECT (SELECT count(*) FROM outbox_create_before.o) AS before, (SELECT count(*) FROM outbox_create_after.o) AS after;
+-- Rows of a child are the child's.
+CREATE TABLE outbox_create.child () INHERITS (outbox_create_after.o);
+INSERT INTO outbox_create.child (id, aggregatetype, aggregateid, type, payload, seq) VALUES ('00000000-0000-8000-8000-000000000001', 'a', 'b', 'c', '{}', 0);
+SELECT count(*) FROM idem_outbox_claim('outbox_create_after.o');
+SELECT attempts FROM outbox_create.child;
+-- What a trigger suppresses is no success.
+CREATE FUNCTION outbox_create.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER nothing BEFORE INSERT OR UPDATE ON outbox_create_before.o FOR EACH ROW EXECUTE FUNCTION outbox_create.nothing();
+SELECT idem_outbox_put('outbox_create_before.o', 'a', 'b', 'c', '{}');
+SELECT * FROM idem_outbox_put_many('outbox_create_before.o', '[{"type": "a", "aggregatetype": "b", "aggregateid": "c", "payload": 1}]');
+ALTER TABLE outbox_create_before.o DISABLE TRIGGER nothing;
+SELECT count(idem_outbox_put('outbox_create_before.o', 'a', 'b', 'c', '{}'));
+ALTER TABLE outbox_create_before.o ENABLE TRIGGER nothing;
+SELECT count(*) FROM idem_outbox_claim('outbox_create_before.o');
 -- Names that are none
 \set VERBOSITY sqlstate
 SELECT idem_create_outbox(NULL);
@@ -71,4 +96,4 @@ ROLLBACK TO s;
 SELECT idem_create_outbox('outbox_create.theirs');
 ROLLBACK;
 SET client_min_messages = warning;
-DROP SCHEMA outbox_create CASCADE;
+DROP SCHEMA outbox_create, outbox_create_before, outbox_create_after CASCADE;

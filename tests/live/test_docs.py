@@ -277,7 +277,7 @@ def test_decisions_findings_and_classes_are_those_of_the_code():
 def test_names_exist(page, catalog):
     """Whatever looks like a name of the extension's is one."""
     text = page.read_text()
-    known = set(catalog["functions"]) | catalog["views"] | catalog["tables"] | {"idem_rules", "idem_model"}
+    known = set(catalog["functions"]) | catalog["views"] | catalog["tables"] | {"idem_rules", "idem_model", "idem_side_by_side"}
     types = {"idem_reservation", "idem_action_status", "idem_resolution", "idem_restored", "idem_swept", "idem_outbox_message"}
     for name in sorted(set(re.findall(r"\bidem_[a-z_]+\b", text))):
         assert name in known | types, f"{page.name} names {name}"

@@ -92,6 +92,9 @@ const NOT_HEARD_OF: &str = "the last relay was not heard of again";
 /// Why a message is dead whose action has ended without its effect.
 const ACTION_ENDED: &str = "the action has ended without its effect";
 
+/// The same of one whose record is past its retention: a message that is buried as without its effect may be repeated.
+const ACTION_FORGOTTEN: &str = "the action's record is past its retention; its effect may have happened";
+
 /// Why a message is dead that says it carries an action, and does not.
 const NOT_ITS_ACTION: &str = "the ledger does not say that this message carries the action";
 
@@ -137,7 +140,7 @@ fn start(
     let now = server::clock();
     let ledger = Ledger::open(call)?;
     let Some(entry) = ledger.find(action_id)? else {
-        outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED)));
+        outbox.bury(message, now, Some(server::text_datum(ACTION_FORGOTTEN)));
         return Ok(None);
     };
     if refuse_foreign(call, entry.raw_tenant()).is_err() {
@@ -199,6 +202,10 @@ fn start(
         }
         Carried::Dead => {
             outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED)));
+            return Ok(None);
+        }
+        Carried::Forgotten => {
+            outbox.bury(message, now, Some(server::text_datum(ACTION_FORGOTTEN)));
             return Ok(None);
         }
     }

@@ -67,6 +67,8 @@ pub enum Carried {
     Done,
     /// The effect will never be carried out: a dead letter.
     Dead,
+    /// Whether the effect happened is not on record any more: a dead letter for a person to look at.
+    Forgotten,
 }
 
 /// What `decision` means for a message put at `created_at`. `wait` is how long the decision says to wait.
@@ -74,7 +76,8 @@ pub fn carried(decision: Decision, wait: Option<Span>, created_at: Time, now: Ti
     match decision {
         Decision::Execute => Carried::Granted,
         Decision::Replay => Carried::Done,
-        Decision::Failed | Decision::Rejected | Decision::Expired | Decision::Conflict => Carried::Dead,
+        Decision::Failed | Decision::Rejected | Decision::Conflict => Carried::Dead,
+        Decision::Expired => Carried::Forgotten,
         _ => Carried::Wait(look_again(wait, created_at, now)),
     }
 }

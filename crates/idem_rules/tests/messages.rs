@@ -60,9 +60,10 @@ fn what_becomes_of_a_message_follows_its_action() {
     let told = |decision| carried(decision, None, put, NOW);
     assert_eq!(told(Decision::Execute), Carried::Granted);
     assert_eq!(told(Decision::Replay), Carried::Done);
-    for over in [Decision::Failed, Decision::Rejected, Decision::Expired] {
+    for over in [Decision::Failed, Decision::Rejected] {
         assert_eq!(told(over), Carried::Dead);
     }
+    assert_eq!(told(Decision::Expired), Carried::Forgotten, "it may have been committed");
     use Decision::{AwaitingApproval, Pending, Reconcile, Resume, Review, Unknown};
     for later in [Pending, AwaitingApproval, Unknown, Review, Resume, Reconcile] {
         assert_eq!(told(later), Carried::Wait(NOW + 2 * SECOND), "a quarter of the time it has waited");

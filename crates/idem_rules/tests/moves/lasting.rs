@@ -18,6 +18,9 @@ fn what_counts_as_the_mark_lasts() {
     let policy = marking();
     let dispatched = moved(&started(&policy), &dispatch(caller(1)), &policy, T0);
     assert!(lasts(&started(&policy), &dispatch(caller(1)), &policy, T0));
+    // An earlier attempt's mark says nothing of this one.
+    let again = flagged(started(&policy), |flags| flags.ever_dispatched = true);
+    assert!(lasts(&again, &dispatch(caller(1)), &policy, T0));
     assert!(lasts(&started(&policy), &Event::MarkUnknown(caller(1)), &policy, T0));
     assert!(lasts(&lapsed(&policy), &Event::MarkUnknown(caller(1)), &policy, T0 + LEASE));
     assert!(!lasts(&dispatched, &Event::Renew(caller(1), None), &policy, T0));

@@ -142,7 +142,7 @@ def test_a_long_batch_ends_early_when_it_has_to(own_server):
         conn.execute("ALTER SYSTEM SET pg_idem.databases = 'shop'")
         conn.execute("SELECT pg_reload_conf()")
     with own_server.connect() as admin:
-        busy = "SELECT FROM pg_stat_activity WHERE datname = 'shop' AND clock_timestamp() - xact_start > '0.1 s'"
+        busy = "SELECT FROM pg_stat_activity WHERE datname = 'shop' AND backend_type = 'pg_idem worker'"
         wait_until(lambda: rows(admin, busy))
         began = time.monotonic()
         admin.execute("ALTER DATABASE shop RENAME TO store")

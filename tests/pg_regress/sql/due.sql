@@ -47,3 +47,4 @@ SELECT idem_due(tenant => 'due', worker => repeat('x', 256));
 BEGIN READ ONLY;
 SELECT idem_due();
 ROLLBACK;
+DROP TABLE reserved;

@@ -25,3 +25,4 @@ CALL idem_sweep_all();
 SELECT count(*) FROM idem_link WHERE action_id = :'action_id';
 SET client_min_messages = warning;
 DROP SCHEMA lineage CASCADE;
+RESET client_min_messages;

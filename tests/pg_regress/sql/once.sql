@@ -112,3 +112,4 @@ SELECT state FROM idem_status('once closed');
 ROLLBACK;
 SET client_min_messages = warning;
 DROP SCHEMA once CASCADE;
+RESET client_min_messages;

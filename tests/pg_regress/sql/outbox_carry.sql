@@ -122,3 +122,4 @@ SELECT idem_outbox_nack('outbox_carry.h', id, claim_id, 'no', 'refused') FROM ou
 SELECT due_at = :'due_at' AS same FROM outbox_carry.h;
 SET client_min_messages = warning;
 DROP SCHEMA outbox_carry CASCADE;
+RESET client_min_messages;

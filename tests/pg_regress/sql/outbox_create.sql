@@ -97,3 +97,4 @@ SELECT idem_create_outbox('outbox_create.theirs');
 ROLLBACK;
 SET client_min_messages = warning;
 DROP SCHEMA outbox_create, outbox_create_before, outbox_create_after CASCADE;
+RESET client_min_messages;

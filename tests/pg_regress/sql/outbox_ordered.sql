@@ -19,3 +19,4 @@ SELECT outcome FROM idem_outbox_redrive('outbox_ordered.o', ARRAY(SELECT id FROM
 SELECT type FROM idem_outbox_claim('outbox_ordered.o');
 SET client_min_messages = warning;
 DROP SCHEMA outbox_ordered CASCADE;
+RESET client_min_messages;

@@ -1,5 +1,7 @@
 -- Whose rights an outbox's functions use: no more than the table's privileges say. All of it is rolled back.
 \set VERBOSITY default
+-- It names the extension's schema.
+\set SHOW_CONTEXT never
 BEGIN;
 CREATE ROLE "Regress idem app";
 CREATE ROLE regress_idem_owner;

@@ -42,3 +42,4 @@ SELECT count(*) FROM outbox_put.o;
 BEGIN READ ONLY; SELECT idem_outbox_put('outbox_put.o', 'a', 'b', 'c', '{}'); ROLLBACK;
 SET client_min_messages = warning;
 DROP SCHEMA outbox_put CASCADE;
+RESET client_min_messages;

@@ -65,3 +65,4 @@ SELECT idem_outbox_ack('outbox_relay.o', :'last_id', :'last', '{"ok": true}');
 SELECT idem_outbox_ack('outbox_relay.o', :'last_id', :'last');
 SET client_min_messages = warning;
 DROP SCHEMA outbox_relay CASCADE;
+RESET client_min_messages;

@@ -66,3 +66,4 @@ SELECT idem_reconcile_next(1, NULL, NULL, repeat('x', 256));
 BEGIN READ ONLY;
 SELECT idem_reconcile_next(tenant => 'nobody');
 ROLLBACK;
+DROP TABLE reserved;

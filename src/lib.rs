@@ -32,12 +32,12 @@ pub extern "C-unwind" fn _PG_init() {
 /// and the names of its parameters for messages.
 #[macro_export]
 macro_rules! sql_function {
-    ($name:ident, $finfo:ident, $body:path, [$($parameter:literal),*]) => {
+    ($name:ident, $finfo:ident, $body:path, $parameters:expr) => {
         #[allow(unsafe_code, reason = "a C symbol")]
         #[unsafe(no_mangle)]
         #[doc = concat!("`", stringify!($name), "` in SQL; see its COMMENT.")]
         pub unsafe extern "C-unwind" fn $name(fcinfo: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
-            const NAMES: &[&str] = &[$($parameter),*];
+            const NAMES: &[&str] = &$parameters;
             const BODY: $crate::server::Body = $body;
             // SAFETY: PostgreSQL calls a version-1 function with a valid call record.
             unsafe { $crate::server::enter(fcinfo, NAMES, BODY) }
@@ -55,35 +55,11 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        approval, attempt, compensate, decide, dispatch, due, fingerprint, identity, metrics, policy,
-        reconcile, reconcile_next, reserve, status, sweep,
+        approval, attempt, bind, cache, compensate, decide, dispatch, due, fingerprint, hold, identity,
+        inbox, library, metrics, outbox, reconcile, reconcile_next, relay, reserve, restore, status, sweep,
     };
 
-    sql_function!(
-        idem_reserve,
-        pg_finfo_idem_reserve,
-        reserve::idem_reserve,
-        [
-            "key",
-            "request",
-            "tenant",
-            "action_type",
-            "actor",
-            "target",
-            "fingerprint",
-            "attempt_id",
-            "lease_seconds",
-            "ttl_seconds",
-            "wait_seconds",
-            "can_reconcile",
-            "worker",
-            "workflow_id",
-            "session_id",
-            "payload_version",
-            "policy_version",
-            "store_request"
-        ]
-    );
+    sql_function!(idem_reserve, pg_finfo_idem_reserve, reserve::idem_reserve, reserve::NAMES);
     sql_function!(
         idem_commit,
         pg_finfo_idem_commit,
@@ -244,105 +220,90 @@ mod functions {
         fingerprint::idem_action_fingerprint,
         ["request_fingerprint", "action_type", "tenant", "actor", "target"]
     );
-    sql_function!(
-        idem_bind_tenant,
-        pg_finfo_idem_bind_tenant,
-        super::api::bind::idem_bind_tenant,
-        ["role", "tenant"]
-    );
+    sql_function!(idem_bind_tenant, pg_finfo_idem_bind_tenant, bind::idem_bind_tenant, ["role", "tenant"]);
     sql_function!(
         idem_unbind_tenant,
         pg_finfo_idem_unbind_tenant,
-        super::api::bind::idem_unbind_tenant,
+        bind::idem_unbind_tenant,
         ["role", "tenant"]
     );
-    sql_function!(
-        idem_sees_tenant,
-        pg_finfo_idem_sees_tenant,
-        super::api::bind::idem_sees_tenant,
-        ["tenant"]
-    );
+    sql_function!(idem_sees_tenant, pg_finfo_idem_sees_tenant, bind::idem_sees_tenant, ["tenant"]);
     sql_function!(
         idem_after_restore,
         pg_finfo_idem_after_restore,
-        super::api::restore::idem_after_restore,
+        restore::idem_after_restore,
         ["note", "as_copy"]
     );
-    sql_function!(idem_hold, pg_finfo_idem_hold, super::api::hold::idem_hold, ["scope", "value", "note"]);
-    sql_function!(idem_unhold, pg_finfo_idem_unhold, super::api::hold::idem_unhold, ["scope", "value"]);
-    sql_function!(
-        idem_library_version,
-        pg_finfo_idem_library_version,
-        super::api::library::idem_library_version,
-        []
-    );
+    sql_function!(idem_hold, pg_finfo_idem_hold, hold::idem_hold, ["scope", "value", "note"]);
+    sql_function!(idem_unhold, pg_finfo_idem_unhold, hold::idem_unhold, ["scope", "value"]);
+    sql_function!(idem_library_version, pg_finfo_idem_library_version, library::idem_library_version, []);
     sql_function!(idem_sweep, pg_finfo_idem_sweep, sweep::idem_sweep, ["max_rows"]);
     sql_function!(idem_sweep_lapses, pg_finfo_idem_sweep_lapses, sweep::idem_sweep_lapses, ["max_rows"]);
     sql_function!(
         idem_register_outbox,
         pg_finfo_idem_register_outbox,
-        super::api::outbox::idem_register_outbox,
+        outbox::idem_register_outbox,
         ["outbox", "ordered", "max_attempts", "keep_delivered", "notify_channel"]
     );
     sql_function!(
         idem_outbox_put,
         pg_finfo_idem_outbox_put,
-        super::api::outbox::idem_outbox_put,
+        outbox::idem_outbox_put,
         ["outbox", "type", "aggregatetype", "aggregateid", "payload", "headers", "action_id", "available_at"]
     );
     sql_function!(
         idem_outbox_put_many,
         pg_finfo_idem_outbox_put_many,
-        super::api::outbox::idem_outbox_put_many,
+        outbox::idem_outbox_put_many,
         ["outbox", "messages"]
     );
     sql_function!(
         idem_outbox_claim,
         pg_finfo_idem_outbox_claim,
-        super::api::relay::idem_outbox_claim,
+        relay::idem_outbox_claim,
         ["outbox", "max", "lease_seconds", "relay"]
     );
     sql_function!(
         idem_outbox_ack,
         pg_finfo_idem_outbox_ack,
-        super::api::relay::idem_outbox_ack,
+        relay::idem_outbox_ack,
         ["outbox", "id", "claim_id", "response", "resource_id", "external_request_id"]
     );
     sql_function!(
         idem_outbox_ack_many,
         pg_finfo_idem_outbox_ack_many,
-        super::api::relay::idem_outbox_ack_many,
+        relay::idem_outbox_ack_many,
         ["outbox", "claim_id", "ids"]
     );
     sql_function!(
         idem_outbox_nack,
         pg_finfo_idem_outbox_nack,
-        super::api::relay::idem_outbox_nack,
+        relay::idem_outbox_nack,
         ["outbox", "id", "claim_id", "error", "proof", "delay_seconds"]
     );
     sql_function!(
         idem_outbox_renew,
         pg_finfo_idem_outbox_renew,
-        super::api::relay::idem_outbox_renew,
+        relay::idem_outbox_renew,
         ["outbox", "claim_id", "lease_seconds"]
     );
     sql_function!(
         idem_outbox_redrive,
         pg_finfo_idem_outbox_redrive,
-        super::api::relay::idem_outbox_redrive,
+        relay::idem_outbox_redrive,
         ["outbox", "ids", "skip"]
     );
     sql_function!(
         idem_inbox_accept,
         pg_finfo_idem_inbox_accept,
-        super::api::inbox::idem_inbox_accept,
+        inbox::idem_inbox_accept,
         ["consumer", "message_id", "payload", "tenant"]
     );
     sql_function!(
         idem_inbox_accept_many,
         pg_finfo_idem_inbox_accept_many,
-        super::api::inbox::idem_inbox_accept_many,
+        inbox::idem_inbox_accept_many,
         ["consumer", "message_ids", "payloads", "tenant"]
     );
-    sql_function!(idem_cache_changed, pg_finfo_idem_cache_changed, policy::idem_cache_changed, []);
+    sql_function!(idem_cache_changed, pg_finfo_idem_cache_changed, cache::idem_cache_changed, []);
 }

@@ -36,7 +36,7 @@ pub fn idem_propose(call: &Call) -> Result<Datum> {
     // What belongs to a grant is left out: attempt_id and lease, then wait, can_reconcile and worker.
     arguments.extend([call.stored(at::FINGERPRINT), None, None, call.stored(at::TTL), None, None, None]);
     arguments.extend((at::WORKFLOW_ID..=at::STORE_REQUEST).map(|n| call.stored(n)));
-    propose(&call.with_arguments(NAMES, &arguments), proposer)
+    propose(&call.with_arguments(&NAMES, &arguments), proposer)
 }
 
 /// `idem_approve(action_id, fingerprint, approver, valid_seconds, policy_version, note)`

@@ -8,7 +8,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use crate::server::{self, Call, Role, Value};
-use crate::store::bound::{self, Change};
+use crate::store::bound;
 use crate::store::ledger::{Entry, Ledger};
 
 /// Refuses a tenant that the calling role is not bound to, while it is bound to others. Errors: 42501.
@@ -35,9 +35,9 @@ fn changed(call: &Call, role: Role, is_bound: bool, words: [&'static str; 2]) ->
     // Who could bind could unbind himself.
     refuse_bound(call)?;
     let stored = call.stored(1).ok_or_else(|| call.null(1))?;
-    let change = bound::change(call, role, call.raw(1), stored, is_bound)?;
+    let written = bound::change(call, role, call.raw(1), stored, is_bound)?;
     server::force_sync_commit();
-    let word = words[usize::from(change == Change::Nothing)];
+    let word = words[usize::from(!written)];
     Ok(call.value(Value::Text(Cow::Borrowed(word))))
 }
 

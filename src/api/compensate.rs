@@ -141,7 +141,7 @@ fn reserve_child(call: &Call, parent: &Entry) -> Result<Datum> {
     let mut arguments =
         vec![call.stored(at::KEY), call.stored(at::REQUEST), parent.tenant(), Some(action_type)];
     arguments.extend((at::ACTOR..=at::LAST).map(|n| call.stored(n)));
-    reserve::idem_reserve(&call.with_arguments(reserve::NAMES, &arguments))
+    reserve::idem_reserve(&call.with_arguments(&reserve::NAMES, &arguments))
 }
 
 /// Refuses to say that `parent` did not happen while a compensation of it can still be carried out. Holds the parent

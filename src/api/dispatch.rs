@@ -3,15 +3,14 @@
 use std::cell::RefCell;
 
 use idem_rules::error::{Code, Error, Result};
-use idem_rules::identity::provider_key;
 use idem_rules::policy::Policy;
 use idem_rules::transition::Event;
 use pgrx::pg_sys::Datum;
 
 use super::attempt::{Brought, ids, move_action};
 use super::hold::{explained, holding};
+use super::key_for_provider;
 use crate::server::{self, Call, Value};
-use crate::store::installation;
 use crate::store::ledger::Entry;
 
 /// `idem_dispatch(action_id, attempt_id)`
@@ -44,6 +43,6 @@ pub fn idem_dispatch(call: &Call) -> Result<Datum> {
         .map_err(|error| explained(error, hold.borrow().as_deref()))?;
     server::commit_with_this_statement();
     server::force_sync_commit();
-    let key = provider_key(installation::id(call)?, ids.0, action.generation);
+    let key = key_for_provider(call, ids.0, &action)?;
     Ok(call.value(Value::Uuid(key)))
 }

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use idem_rules::error::Result;
 use idem_rules::expiry::Queue;
-use idem_rules::identity::provider_key;
 use idem_rules::transition::{Decision, Event};
 use pgrx::pg_sys::Datum;
 
+use super::key_for_provider;
 use super::pull::{Granted, Pull};
 use crate::server::{self, Call, Rows, Value};
 use crate::store::open::Place;
-use crate::store::{installation, policy};
+use crate::store::policy;
 
 /// `idem_due(max, lease_seconds, action_type, tenant, worker)`
 pub fn idem_due(call: &Call) -> Result<Datum> {
@@ -49,7 +49,7 @@ fn shown(call: &Call, granted: &[Granted]) -> Result<Datum> {
     for Granted { entry, action, attempt_id, marks_dispatch } in granted {
         let provider = match marks_dispatch {
             true => None,
-            false => Some(provider_key(installation::id(call)?, entry.action_id, action.generation)),
+            false => Some(key_for_provider(call, entry.action_id, action)?),
         };
         rows.add([
             Value::Bool(true),

@@ -11,7 +11,7 @@ use pgrx::pg_sys::Datum;
 use super::bind::{refuse_bound, refuse_foreign};
 use crate::server::{self, Call, Value};
 use crate::settings::{self, Mode};
-use crate::store::hold::{self, Change};
+use crate::store::hold;
 
 /// What keeps an action of `tenant` and `action_type` from starting; texts in the database's encoding.
 pub(super) fn holding(call: &Call, tenant: &[u8], action_type: &[u8]) -> Result<Option<Rc<Hold>>> {
@@ -63,10 +63,10 @@ fn named(call: &Call) -> Result<(Scope, Datum)> {
 
 fn changed(call: &Call, held: bool, note: Option<Datum>, word: &'static str) -> Result<Datum> {
     let (scope, value) = named(call)?;
-    let change = hold::change(call, scope, value, held, note)?;
+    let written = hold::change(call, scope, value, held, note)?;
     // It takes permission away, or says who gave it back: no crash may forget it.
     server::force_sync_commit();
-    let word = if change == Change::Made { word } else { "not_held" };
+    let word = if written { word } else { "not_held" };
     Ok(call.value(Value::Text(Cow::Borrowed(word))))
 }
 

@@ -3,6 +3,7 @@
 pub mod approval;
 pub mod attempt;
 pub mod bind;
+pub mod cache;
 pub mod compensate;
 pub mod decide;
 pub mod dispatch;
@@ -14,7 +15,6 @@ pub mod inbox;
 pub mod library;
 pub mod metrics;
 pub mod outbox;
-pub mod policy;
 mod pull;
 pub mod reconcile;
 pub mod reconcile_next;
@@ -27,15 +27,36 @@ pub mod sweep;
 use std::rc::Rc;
 
 use idem_rules::action::{Action, SECOND, Span};
-use idem_rules::error::Result;
+use idem_rules::error::{Code, Error, Result};
+use idem_rules::identity::provider_key;
 use idem_rules::policy::{Policies, Policy};
 
-use crate::server::{Call, Value};
+use uuid::Uuid;
+
+use crate::server::{self, Call, Value};
 use crate::store;
+
+/// What the provider gets as idempotency key for the present generation of an action.
+fn key_for_provider(call: &Call, action_id: Uuid, action: &Action) -> Result<Uuid> {
+    Ok(provider_key(store::installation::id(call)?, action_id, action.generation))
+}
 
 /// A length of time as users see it.
 fn seconds<'a>(span: Span) -> Value<'a> {
     Value::Float(span as f64 / SECOND as f64)
+}
+
+/// Says in the log that a row which contradicts itself was left as it is, so that it does not keep all others waiting.
+/// Any other error goes on. `out_of` names who left it out.
+fn leave_out<T>(judged: Result<T>, out_of: &str) -> Result<Option<T>> {
+    match judged {
+        Err(error) if error.code == Code::Corrupted => {
+            let line = format!("pg_idem: a row was left out of {out_of}: {}", error.message);
+            server::log(Error { detail: error.detail, hint: error.hint, ..Error::new(Code::Success, line) });
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
 }
 
 /// The two policies an existing action is judged by.

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use idem_rules::error::Result;
 use idem_rules::expiry::Queue;
-use idem_rules::identity::provider_key;
 use idem_rules::transition::Event;
 use pgrx::pg_sys::Datum;
 
+use super::key_for_provider;
 use super::pull::{Granted, Pull};
 use crate::server::{self, Call, Rows, Value};
-use crate::store::{history, installation, policy};
+use crate::store::{history, policy};
 
 /// `idem_reconcile_next(max, lease_seconds, action_type, tenant, worker)`
 pub fn idem_reconcile_next(call: &Call) -> Result<Datum> {
@@ -52,7 +52,7 @@ fn shown(call: &Call, granted: &[Granted]) -> Result<Datum> {
             datum(entry.target()),
             Value::Bytes(&action.fingerprint),
             Value::Int(action.attempt),
-            Value::Uuid(provider_key(installation::id(call)?, entry.action_id, action.generation)),
+            Value::Uuid(key_for_provider(call, entry.action_id, action)?),
             datum(entry.external_request_id()),
             datum(entry.reason()),
             Value::or_null(history::findings(call, entry.action_id)?, Value::Json),

@@ -5,22 +5,20 @@ use std::cell::Cell;
 
 use idem_rules::action::{Action, SECOND, Span, State, Time};
 use idem_rules::error::{Code, Error, Result};
-use idem_rules::identity::provider_key;
 use idem_rules::outbox::{self as rules, Carried, Claim, ClaimId, Failed, Standing};
 use idem_rules::transition::{Answer, Ask, Commit, Event, Fail, Proof, Step, transition};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use super::Judged;
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
 use super::bind::refuse_foreign;
 use super::hold::{holding, refuse_unless_on};
+use super::{Judged, key_for_provider};
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};
 use crate::session;
 use crate::store::apply::apply;
 use crate::store::history::{self, Report};
-use crate::store::installation;
 use crate::store::ledger::{Entry, Ledger, Outcome};
 use crate::store::lineage::{self, Direction};
 use crate::store::outbox::{Claiming, Found, Outbox};
@@ -213,7 +211,7 @@ fn start(
     let after = step.next.as_ref().unwrap_or(&entry.action);
     let provider_key = match judged.current.marks_dispatch {
         true => None,
-        false => Some(provider_key(installation::id(call)?, action_id, after.generation)),
+        false => Some(key_for_provider(call, action_id, after)?),
     };
     Ok(Some(Grant {
         attempt_id,

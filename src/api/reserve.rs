@@ -9,7 +9,7 @@ use idem_rules::action::{Action, SECOND, Span, State};
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::fingerprint::{SCHEME, action_fingerprint, request_fingerprint};
 use idem_rules::identity::{
-    action_id, check_action_type, check_attempt_id, check_key, check_tenant, check_text, provider_key,
+    action_id, check_action_type, check_attempt_id, check_key, check_tenant, check_text,
 };
 use idem_rules::jsonb::is_container;
 use idem_rules::policy::{Distinct, Policies, Policy};
@@ -21,12 +21,12 @@ use uuid::Uuid;
 use super::bind::refuse_foreign;
 use super::fingerprint::{digest, digest_argument};
 use super::hold::{explained, holding, refuse_when_off};
-use super::{Judged, seconds};
+use super::{Judged, key_for_provider, seconds};
 use crate::server::{self, Call, Changed, Count, Tick, Value};
 use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome, Texts, misnamed};
 use crate::store::lineage::{self, Direction};
-use crate::store::{apply::apply, count, installation, open::OpenActions, policy};
+use crate::store::{apply::apply, count, open::OpenActions, policy};
 use crate::{session, settings};
 
 /// Parameters by place.
@@ -51,8 +51,8 @@ mod at {
     pub const STORE_REQUEST: usize = 17;
 }
 
-/// The parameters' names, for whoever does idem_reserve's work with arguments of its own.
-pub(super) const NAMES: &[&str] = &[
+/// The parameters' names, also for whoever does idem_reserve's work with arguments of its own.
+pub const NAMES: [&str; 18] = [
     "key",
     "request",
     "tenant",
@@ -501,12 +501,8 @@ impl<'a> Reserve<'a> {
         let entry = entry.filter(|_| action.is_some_and(|action| action.state_at(now) != State::Expired));
         let owner = action.filter(|_| decision.owns());
         let key_shown = owner.filter(|_| decision == Decision::Reconcile || !self.must_mark);
-        let provider = match key_shown {
-            Some(action) => {
-                Some(provider_key(installation::id(self.call)?, self.action_id, action.generation))
-            }
-            None => None,
-        };
+        let provider =
+            key_shown.map(|action| key_for_provider(self.call, self.action_id, action)).transpose()?;
         let lease = action.and_then(|action| match action.state {
             State::Started => action.lease_expires_at,
             State::Unknown => action.reconcile_lease_expires_at,

@@ -5,8 +5,8 @@ use idem_rules::identity::check_text;
 use idem_rules::transition::{Event, transition};
 use pgrx::pg_sys::Datum;
 
-use super::Judged;
 use super::bind::refuse_bound;
+use super::{Judged, leave_out};
 use crate::server::{self, Call, Changed, Value};
 use crate::store::apply::apply;
 use crate::store::history::Report;
@@ -51,14 +51,7 @@ fn turn(call: &Call, ledger: &Ledger, entry: Result<Entry>, report: Report) -> R
         let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
         Ok((entry, judged))
     });
-    let (entry, judged) = match judged {
-        Err(error) if error.code == Code::Corrupted => {
-            let line = format!("pg_idem: a row was left out of idem_after_restore: {}", error.message);
-            server::log(Error { detail: error.detail, hint: error.hint, ..Error::new(Code::Success, line) });
-            return Ok(false);
-        }
-        judged => judged?,
-    };
+    let Some((entry, judged)) = leave_out(judged, "idem_after_restore")? else { return Ok(false) };
     let now = server::clock();
     let step = transition(Some(&entry.action), &Event::Restore, judged.policies(), now)?;
     if step.next.is_none() {

@@ -8,7 +8,7 @@ use idem_rules::transition::{Answer, Event, transition};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use super::Judged;
+use super::{Judged, leave_out};
 use crate::server::{self, Call, Changed, Value};
 use crate::settings;
 use crate::store::apply::apply;
@@ -31,6 +31,9 @@ const BUSY_RETRY: Time = 5 * SECOND;
 
 /// A record that is kept for others, or while retention rests, is looked at again after this time.
 const KEPT_RETRY: Time = 3600 * SECOND;
+
+/// Its name in the log.
+const SWEEP: &str = "a sweep";
 
 /// What a visit came to.
 enum Visited {
@@ -147,7 +150,7 @@ impl Sweep<'_> {
         self.left = self.left.saturating_sub(batch.len());
         for (_, entry) in batch {
             let passed = entry.and_then(|entry| self.visit_passing(&ledger, &entry));
-            self.unless_corrupted(passed)?;
+            leave_out(passed, SWEEP)?;
         }
         cursor.advance(visited_to)
     }
@@ -173,24 +176,9 @@ impl Sweep<'_> {
             if matches!(&visited, Err(error) if error.code == Code::Corrupted) {
                 open.put_off(action_id, self.began.saturating_add(DAY));
             }
-            self.unless_corrupted(visited)?;
+            leave_out(visited, SWEEP)?;
         }
         Ok(())
-    }
-
-    /// A row that contradicts itself must not keep the sweep from all the others: it is left as it is, and said so.
-    fn unless_corrupted(&mut self, visited: Result<()>) -> Result<()> {
-        match visited {
-            Err(error) if error.code == Code::Corrupted => {
-                let line = Error::new(
-                    Code::Success,
-                    format!("pg_idem: a row was left out of a sweep: {}", error.message),
-                );
-                server::log(Error { detail: error.detail, hint: error.hint, ..line });
-                Ok(())
-            }
-            other => other,
-        }
     }
 
     /// Visits one row that has a place among the open actions, and mends the place if it was out of date.

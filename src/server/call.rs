@@ -200,9 +200,19 @@ impl Call {
         }
     }
 
-    /// The result of a trigger function that runs after a statement.
-    pub fn trigger_done(&self) -> pg_sys::Datum {
-        pg_sys::Datum::from(0)
+    /// In a trigger that runs after a statement: tells every session, at commit, that what it cached from the table that
+    /// the trigger stands on no longer holds. The trigger's result. Errors: 55000 when called otherwise.
+    pub fn invalidate_trigger_table(&self) -> Result<pg_sys::Datum> {
+        // SAFETY: what a caller passes as context is told by its node tag (fmgr.h); the trigger manager has the table open.
+        unsafe {
+            let trigger: *mut pg_sys::TriggerData = (*self.fcinfo).context.cast();
+            if trigger.is_null() || (*trigger).type_ != pg_sys::NodeTag::T_TriggerData {
+                return Err(Error::new(Code::WrongState, "this is a trigger function")
+                    .hint("It stands on the extension's tables; there is no need to call it."));
+            }
+            pg_sys::CacheInvalidateRelcache((*trigger).tg_relation);
+        }
+        Ok(pg_sys::Datum::from(0))
     }
 
     /// A jsonb argument.

@@ -131,17 +131,9 @@ pub fn not_for_bound_roles() -> Error {
         .hint("Use a role without bindings.")
 }
 
-/// What a change of a binding came to.
-#[derive(PartialEq, Eq)]
-pub enum Change {
-    /// It is written down, and in force from this transaction's COMMIT on.
-    Made,
-    /// It was so already.
-    Nothing,
-}
-
-/// Writes down that `role` is bound to `tenant` from now on, or no more.
-pub fn change(call: &Call, role: Role, tenant: &[u8], stored: Datum, bound: bool) -> Result<Change> {
+/// Writes down that `role` is bound to `tenant` from the COMMIT of this transaction on, or no more. False when it
+/// was so already.
+pub fn change(call: &Call, role: Role, tenant: &[u8], stored: Datum, bound: bool) -> Result<bool> {
     let table = Table::open(call, &SPEC)?;
     // One change at a time, so that changes of one binding follow one another.
     table.lock_changes();
@@ -153,7 +145,7 @@ pub fn change(call: &Call, role: Role, tenant: &[u8], stored: Datum, bound: bool
         Ok(true)
     })?;
     if last.as_ref().is_some_and(|row| row.values.flag(BOUND)) == bound {
-        return Ok(Change::Nothing);
+        return Ok(false);
     }
     let mut values = Values::new();
     values.set_role(ROLE, role);
@@ -165,11 +157,5 @@ pub fn change(call: &Call, role: Role, tenant: &[u8], stored: Datum, bound: bool
     values.set_text(BY_SESSION_ROLE, Some(&server::session_user_name()));
     table.insert(&values);
     table.invalidate();
-    Ok(Change::Made)
-}
-
-/// Tells every session, at commit, to read the bindings again.
-pub fn changed(call: &Call) -> Result<()> {
-    Table::open(call, &SPEC)?.invalidate();
-    Ok(())
+    Ok(true)
 }

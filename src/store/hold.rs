@@ -93,17 +93,9 @@ fn load(call: &Call) -> Result<()> {
     Ok(())
 }
 
-/// What a change of a hold came to.
-#[derive(PartialEq, Eq)]
-pub enum Change {
-    /// It is written down, and in force from this transaction's COMMIT on.
-    Made,
-    /// There was no such hold to lift.
-    Nothing,
-}
-
-/// Writes down that `scope` `value` is held from now on, or no more.
-pub fn change(call: &Call, scope: Scope, value: Datum, held: bool, note: Option<Datum>) -> Result<Change> {
+/// Writes down that `scope` `value` is held from the COMMIT of this transaction on, or no more. False when there was
+/// no such hold to lift.
+pub fn change(call: &Call, scope: Scope, value: Datum, held: bool, note: Option<Datum>) -> Result<bool> {
     let table = Table::open(call, &SPEC)?;
     // One change at a time, so that changes of one hold follow one another.
     table.lock_changes();
@@ -114,7 +106,7 @@ pub fn change(call: &Call, scope: Scope, value: Datum, held: bool, note: Option<
         Ok(true)
     })?;
     if !held && !last.as_ref().is_some_and(|row| row.values.flag(HELD)) {
-        return Ok(Change::Nothing);
+        return Ok(false);
     }
     let mut values = Values::new();
     values.set_text(SCOPE, Some(scope.word()));
@@ -127,11 +119,5 @@ pub fn change(call: &Call, scope: Scope, value: Datum, held: bool, note: Option<
     values.set(NOTE, note);
     table.insert(&values);
     table.invalidate();
-    Ok(Change::Made)
-}
-
-/// Tells every session, at commit, to read the holds again.
-pub fn changed(call: &Call) -> Result<()> {
-    Table::open(call, &SPEC)?.invalidate();
-    Ok(())
+    Ok(true)
 }

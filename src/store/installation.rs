@@ -51,9 +51,3 @@ pub fn renew(call: &Call, now: Time) -> Result<()> {
 fn missing() -> Error {
     Error::new(Code::Corrupted, "idem_installation is empty")
 }
-
-/// Tells every session, at commit, to read the identity again.
-pub fn changed(call: &Call) -> Result<()> {
-    Table::open(call, &SPEC)?.invalidate();
-    Ok(())
-}

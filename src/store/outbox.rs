@@ -672,12 +672,6 @@ fn options(call: &Call, table: Relation) -> Result<Option<Options>> {
     .transpose()
 }
 
-/// Tells every session, at commit, to read the options again.
-pub fn changed(call: &Call) -> Result<()> {
-    Table::open(call, &SPEC)?.invalidate();
-    Ok(())
-}
-
 fn key(table: Relation) -> [Key; 1] {
     [Key(1, Bound::Table(table))]
 }

@@ -110,12 +110,6 @@ pub fn compensation_type(call: &Call, name: &str) -> Result<Option<Datum>> {
     Ok(row.and_then(|row| row.values.datum(21)))
 }
 
-/// Tells every session, at commit, to read the action types again.
-pub fn changed(call: &Call) -> Result<()> {
-    Table::open(call, &SPEC)?.invalidate();
-    Ok(())
-}
-
 fn named(name: &str) -> [Key; 1] {
     [Key(1, Bound::Text(server::text_datum(name)))]
 }

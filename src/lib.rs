@@ -55,8 +55,9 @@ macro_rules! sql_function {
 /// The functions by their names in SQL.
 mod functions {
     use super::api::{
-        approval, attempt, bind, cache, compensate, decide, dispatch, due, fingerprint, hold, identity,
-        inbox, library, metrics, outbox, reconcile, reconcile_next, relay, reserve, restore, status, sweep,
+        approval, attempt, bind, cache, claim, compensate, decide, dispatch, due, fingerprint, hold,
+        identity, inbox, library, metrics, outbox, reconcile, reconcile_next, relay, reserve, restore,
+        status, sweep,
     };
 
     sql_function!(idem_reserve, pg_finfo_idem_reserve, reserve::idem_reserve, reserve::NAMES);
@@ -260,7 +261,7 @@ mod functions {
     sql_function!(
         idem_outbox_claim,
         pg_finfo_idem_outbox_claim,
-        relay::idem_outbox_claim,
+        claim::idem_outbox_claim,
         ["outbox", "max", "lease_seconds", "relay"]
     );
     sql_function!(

@@ -4,6 +4,7 @@ pub mod approval;
 pub mod attempt;
 pub mod bind;
 pub mod cache;
+pub mod claim;
 pub mod compensate;
 pub mod decide;
 pub mod dispatch;

@@ -149,7 +149,15 @@ def test_a_status_row_that_somebody_holds(connect, conn, complaints):
 def test_a_sweep_of_somebody_else_is_waited_for_by_nobody(connect, conn):
     """idem_sweep in a transaction that stays open: visits go on, and do nothing."""
     other = connect(autocommit=False)
-    other.execute("SELECT idem_sweep()")
+
+    def sweeps():
+        # A sweep that meets one of the worker's does nothing, and holds nothing.
+        other.rollback()
+        other.execute("SELECT idem_sweep()")
+        mine = value(other, "SELECT pg_current_xact_id_if_assigned()::text")
+        return mine and value(conn, "SELECT xmax::text FROM idem_cursor WHERE purpose = 'lease'") == mine
+
+    wait_until(sweeps)
     dead(conn, "k")
     for _ in range(3):
         seen(conn)

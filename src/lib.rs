@@ -121,7 +121,6 @@ mod functions {
         ["max", "lease_seconds", "action_type", "tenant", "worker"]
     );
     sql_function!(idem_live_counts, pg_finfo_idem_live_counts, metrics::idem_live_counts, []);
-    sql_function!(idem_flush_counts, pg_finfo_idem_flush_counts, metrics::idem_flush_counts, []);
     sql_function!(idem_recent_conflicts, pg_finfo_idem_recent_conflicts, metrics::idem_recent_conflicts, []);
     sql_function!(
         idem_due,

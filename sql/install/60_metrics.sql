@@ -1,25 +1,23 @@
 -- Numbers to watch.
 
 CREATE TABLE @extschema@.idem_counted (
-    name  text   COLLATE "C" NOT NULL,
-    up_to bigint,
-    value bigint NOT NULL
+    name    text   COLLATE "C" NOT NULL,
+    up_to   bigint,
+    value   bigint NOT NULL,
+    counter bigint
 ) USING heap;
 COMMENT ON TABLE @extschema@.idem_counted IS 'Counts: the sum over a name counts. Whatever is counted adds a row, and the worker adds rows up.';
 COMMENT ON COLUMN @extschema@.idem_counted.up_to IS 'Of a distribution: the upper bound that this counts for, in microseconds.';
+COMMENT ON COLUMN @extschema@.idem_counted.counter IS 'Of what was counted in shared memory: where. Of a counter that still counts, this much is written down.';
 REVOKE ALL ON TABLE @extschema@.idem_counted FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_counted', '');
 
-CREATE TYPE @extschema@.idem_live_count AS (name text, value bigint);
-COMMENT ON TYPE @extschema@.idem_live_count IS 'One count in shared memory.';
+CREATE TYPE @extschema@.idem_live_count AS (name text, value bigint, counter bigint);
+COMMENT ON TYPE @extschema@.idem_live_count IS 'One count in shared memory, from the counter''s beginning on.';
 
 CREATE FUNCTION @extschema@.idem_live_counts() RETURNS SETOF @extschema@.idem_live_count
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 4 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_live_counts IS 'What was counted in shared memory since the worker last wrote it down; no rows where the library is not preloaded, nor for a role that is bound to tenants. For the view idem_metrics. Errors: 0A000.';
-
-CREATE FUNCTION @extschema@.idem_flush_counts() RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION @extschema@.idem_flush_counts IS 'Writes down what was counted in shared memory. Returns how much that was. For the worker and idem_sweep_all. Errors: 25006.';
+COMMENT ON FUNCTION @extschema@.idem_live_counts IS 'What was counted in shared memory, what is written down already included; no rows where the library is not preloaded, nor for a role that is bound to tenants. For the view idem_metrics. Errors: 0A000.';
 
 CREATE TYPE @extschema@.idem_recent_conflict AS (action_id uuid, action_type text, at timestamptz);
 COMMENT ON TYPE @extschema@.idem_recent_conflict IS 'One call that brought another request under a key in use.';
@@ -28,22 +26,40 @@ CREATE FUNCTION @extschema@.idem_recent_conflicts() RETURNS SETOF @extschema@.id
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 100 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION @extschema@.idem_recent_conflicts IS 'The last conflicts in this database that the calling role sees, from shared memory; no rows where the library is not preloaded. For the view idem_conflicts. Errors: 0A000.';
 
+CREATE VIEW @extschema@.idem_unwritten_counts AS
+SELECT l.name, l.counter, greatest(0, l.value OPERATOR(pg_catalog.-) coalesce(
+    (SELECT pg_catalog.sum(c.value) FROM @extschema@.idem_counted AS c
+        WHERE c.name OPERATOR(pg_catalog.=) l.name AND c.counter OPERATOR(pg_catalog.=) l.counter), 0)) AS more
+FROM @extschema@.idem_live_counts() AS l;
+COMMENT ON VIEW @extschema@.idem_unwritten_counts IS 'What was counted in shared memory and is not written down in idem_counted. For the view idem_metrics.';
+REVOKE ALL ON TABLE @extschema@.idem_unwritten_counts FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_add_up_counts() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rows bigint;
 BEGIN
-    PERFORM @extschema@.idem_flush_counts();
+    -- One at a time, as sweeps are, and with what the one before wrote in sight; the next visit finds all that is left.
+    PERFORM FROM @extschema@.idem_cursor AS c WHERE c.purpose = 'lease' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RETURN 0;
+    END IF;
+    -- Nothing is taken from shared memory: what is written down of a counter is known by it, so a transaction that
+    -- is rolled back loses nothing, and whoever reads meanwhile sees the same sum.
+    INSERT INTO @extschema@.idem_counted (name, value, counter)
+        SELECT l.name, l.more, l.counter FROM @extschema@.idem_unwritten_counts AS l WHERE l.more > 0;
     IF (SELECT count(*) FROM (SELECT FROM @extschema@.idem_counted LIMIT 100) AS few) < 100 THEN
         RETURN 0;
     END IF;
-    -- Rows that others add meanwhile stay; of two that add up at once each takes rows of its own.
+    -- Rows that others add meanwhile stay.
     WITH gone AS (
         DELETE FROM @extschema@.idem_counted AS c WHERE c.ctid = ANY (ARRAY(
-            SELECT d.ctid FROM @extschema@.idem_counted AS d LIMIT 10000 FOR UPDATE SKIP LOCKED))
-        RETURNING c.name, c.up_to, c.value
+            SELECT d.ctid FROM @extschema@.idem_counted AS d LIMIT 10000))
+        RETURNING c.name, c.up_to, c.value,
+            CASE WHEN c.counter IN (SELECT l.counter FROM @extschema@.idem_live_counts() AS l) THEN c.counter END AS counter
     ), added AS (
-        INSERT INTO @extschema@.idem_counted SELECT g.name, g.up_to, sum(g.value) FROM gone AS g GROUP BY g.name, g.up_to
+        INSERT INTO @extschema@.idem_counted
+            SELECT g.name, g.up_to, sum(g.value), g.counter FROM gone AS g GROUP BY g.name, g.up_to, g.counter
     )
     SELECT count(*) INTO rows FROM gone;
     RETURN rows;
@@ -64,7 +80,7 @@ LEFT JOIN (
     SELECT c.name, pg_catalog.sum(c.value) AS value FROM @extschema@.idem_counted AS c WHERE c.up_to IS NULL GROUP BY c.name
 ) AS kept ON kept.name = m.name
 LEFT JOIN (
-    SELECT l.name, l.value, true AS preloaded FROM @extschema@.idem_live_counts() AS l
+    SELECT l.name, l.more AS value, true AS preloaded FROM @extschema@.idem_unwritten_counts AS l
 ) AS live ON live.name = m.name
 WHERE (SELECT @extschema@.idem_sees_tenant(NULL))
 UNION ALL

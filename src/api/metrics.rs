@@ -1,4 +1,4 @@
-//! idem_live_counts, idem_flush_counts, idem_recent_conflicts: what stands in shared memory
+//! idem_live_counts, idem_recent_conflicts: what stands in shared memory
 
 use std::borrow::Cow;
 
@@ -7,31 +7,20 @@ use pgrx::pg_sys::Datum;
 
 use super::bind::find_own;
 use crate::server::{self, Call, Rows, Value};
+use crate::store::bound;
 use crate::store::ledger::Ledger;
-use crate::store::{bound, count};
 
 /// `idem_live_counts()`
 pub fn idem_live_counts(call: &Call) -> Result<Datum> {
     // Counted over all tenants: no rows for whom some are hidden from.
     let shown = bound::sees(call, None)?;
     let mut rows = Rows::begin(call)?;
-    for (name, count) in server::counted().into_iter().flatten().filter(|_| shown) {
-        rows.add([Value::Text(Cow::Borrowed(name)), Value::Big(count as i64)])?;
-    }
-    Ok(rows.end())
-}
-
-/// `idem_flush_counts()`
-pub fn idem_flush_counts(call: &Call) -> Result<Datum> {
-    server::refuse_read_only(c"idem_flush_counts()");
-    let mut flushed = 0;
-    for (name, counted) in server::take_counted().into_iter().flatten() {
-        if counted > 0 {
-            count::add(call, name, counted as i64)?;
-            flushed += counted;
+    if let Some((counter, counts)) = server::counted().filter(|_| shown) {
+        for (name, count) in counts {
+            rows.add([Value::Text(Cow::Borrowed(name)), Value::Big(count as i64), Value::Big(counter)])?;
         }
     }
-    Ok(call.value(Value::Big(flushed as i64)))
+    Ok(rows.end())
 }
 
 /// `idem_recent_conflicts()`

@@ -31,7 +31,7 @@ pub use raise::{log, warn};
 pub use role::{Role, inherits, outer_role, refuse_as_somebody_else, role_generation, session_role};
 pub use rows::Rows;
 pub use scan::{Bound, Key};
-pub use shared::{Count, count, counted, remember_conflict, remembered_conflicts, take_counted};
+pub use shared::{Count, count, counted, remember_conflict, remembered_conflicts};
 pub use statement::{commit_with_this_statement, is_statement_of_its_own};
 pub use table::{Changed, Row, Table, serialization};
 pub use values::{Values, json_of, json_time, text_datum, time_datum, uuid_datum};

@@ -43,7 +43,11 @@ struct Database {
     counts: [AtomicU64; COUNTS.len()],
 }
 
-struct Databases([Database; DATABASES]);
+struct Databases {
+    /// Drawn at random when the memory is made.
+    start: u64,
+    places: [Database; DATABASES],
+}
 
 // SAFETY: atomics only, which processes share as threads do; no pointers.
 unsafe impl PGRXSharedMemory for Databases {}
@@ -78,13 +82,23 @@ thread_local! {
     static PLACE: Cell<Option<Option<usize>>> = const { Cell::new(None) };
 }
 
+fn drawn() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: fills the array of the length given.
+    let drawn = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    assert!(drawn, "the server has no random source");
+    u64::from_ne_bytes(bytes)
+}
+
 /// Asks for the memory; called while the library is preloaded.
 pub(super) fn request() {
     pgrx::pg_shmem_init!(
-        COUNTED = Databases(
-            [const { Database { oid: AtomicU32::new(0), counts: [const { AtomicU64::new(0) }; COUNTS.len()] } };
-                DATABASES]
-        )
+        COUNTED = Databases {
+            start: drawn(),
+            places: [const {
+                Database { oid: AtomicU32::new(0), counts: [const { AtomicU64::new(0) }; COUNTS.len()] }
+            }; DATABASES],
+        }
     );
     pgrx::pg_shmem_init!(
         CONFLICTS = Ring {
@@ -105,7 +119,7 @@ fn mine() -> Option<&'static Database> {
     if !PRELOADED.load(Ordering::Relaxed) {
         return None;
     }
-    let databases = &COUNTED.get().0;
+    let databases = &COUNTED.get().places;
     let place = PLACE.get().unwrap_or_else(|| {
         let oid = this_database();
         // Its own place if it has one, else the first free one. Two sessions that come at once may take two: what is
@@ -129,33 +143,29 @@ pub fn count(what: Count) {
     }
 }
 
-/// What `read` gives of each count of this database; `None` without preload, or where it is not counted.
-fn each(read: impl Fn(&AtomicU64) -> u64) -> Option<[(&'static str, u64); COUNTS.len()]> {
+/// What has been counted in this database since its counters began, and which counters these are: others after each
+/// start of the server and in each database, also in a copy of one. `None` without preload, or where it is not counted.
+pub fn counted() -> Option<(i64, [(&'static str, u64); COUNTS.len()])> {
     mine()?;
-    let oid = this_database();
-    let ours = || COUNTED.get().0.iter().filter(move |place| place.oid.load(Ordering::Acquire) == oid);
-    Some(COUNTS.map(|(what, name)| (name, ours().map(|place| read(&place.counts[what as usize])).sum())))
-}
-
-/// What has been counted in this database since it was last taken; `None` without preload.
-pub fn counted() -> Option<[(&'static str, u64); COUNTS.len()]> {
-    each(|count| count.load(Ordering::Relaxed))
-}
-
-/// Takes what has been counted in this database: it starts from zero.
-pub fn take_counted() -> Option<[(&'static str, u64); COUNTS.len()]> {
-    each(|count| count.swap(0, Ordering::Relaxed))
+    let (oid, all) = (this_database(), COUNTED.get());
+    let ours = || all.places.iter().filter(move |place| place.oid.load(Ordering::Acquire) == oid);
+    let counts = COUNTS.map(|(what, name)| {
+        (name, ours().map(|place| place.counts[what as usize].load(Ordering::Relaxed)).sum())
+    });
+    // An odd factor: two databases never have the same.
+    let counter = all.start ^ u64::from(oid).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Some((counter as i64, counts))
 }
 
 /// The databases that are counted.
 pub(super) fn databases() -> Vec<u32> {
-    let oids = COUNTED.get().0.iter().map(|place| place.oid.load(Ordering::Acquire));
+    let oids = COUNTED.get().places.iter().map(|place| place.oid.load(Ordering::Acquire));
     oids.filter(|oid| *oid != 0).collect()
 }
 
 /// Gives back the place of a database that is there no more.
 pub(super) fn forget(database: u32) {
-    for place in COUNTED.get().0.iter().filter(|place| place.oid.load(Ordering::Acquire) == database) {
+    for place in COUNTED.get().places.iter().filter(|place| place.oid.load(Ordering::Acquire) == database) {
         place.counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         place.oid.store(0, Ordering::Release);
     }

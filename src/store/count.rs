@@ -11,7 +11,12 @@ use crate::server::{self, Call, Column, Count, Spec, Table, Type, Values};
 const SPEC: Spec = Spec {
     place: 11,
     name: c"idem_counted",
-    columns: &[Column("name", Type::Text), Column("up_to", Type::Big), Column("value", Type::Big)],
+    columns: &[
+        Column("name", Type::Text),
+        Column("up_to", Type::Big),
+        Column("value", Type::Big),
+        Column("counter", Type::Big),
+    ],
     indexes: &[],
 };
 

@@ -66,13 +66,60 @@ def test_what_pull_workers_are_given_is_counted(conn, key):
                                   "conflicting_key_reuse": 0}
 
 
+WRITTEN = "SELECT coalesce(sum(value), 0) FROM idem_counted WHERE name = 'actions.started'"
+
+
 def test_the_worker_writes_down_what_was_counted(conn, key):
-    """And nothing is counted twice while it does."""
-    before = metrics(conn)
+    """And nothing is counted twice, or left out, while it does."""
+    before, written = metrics(conn), value(conn, WRITTEN)
     reserve(conn, key)
-    wait_until(lambda: value(conn, "SELECT coalesce(sum(value), 0) FROM idem_live_counts()") == 0)
-    assert value(conn, "SELECT sum(value) FROM idem_counted WHERE name = 'actions.started'") >= 1
+    wait_until(lambda: value(conn, WRITTEN) > written)
     assert more(conn, before)["actions.started"] == 1
+
+
+@pytest.fixture
+def quiet():
+    """A server whose worker does not come, so that what is counted is written down by hand only."""
+    with Cluster(settings={"fsync": False, "pg_idem.naptime": "1h", "pg_idem.databases": "none"}, preload=True) as cluster:
+        cluster.psql("CREATE EXTENSION pg_idem")
+        yield cluster
+
+
+def test_writing_down_loses_and_repeats_nothing(quiet, key):
+    """Whoever reads while counts are written down, and whatever becomes of that: each is counted once."""
+    with quiet.connect() as conn, quiet.connect() as other:
+        def started():
+            return metrics(other)["actions.started"]
+
+        reserve(conn, key)
+        with conn.transaction(force_rollback=True):
+            conn.execute("SELECT idem_add_up_counts()")
+            assert (value(conn, WRITTEN), metrics(conn)["actions.started"], started()) == (1, 1, 1)
+        assert (value(conn, WRITTEN), started()) == (0, 1)
+        with conn.transaction():
+            conn.execute("SELECT idem_add_up_counts()")
+            # Another one does not wait, and does not write it down again.
+            other.execute("SELECT idem_add_up_counts()")
+            assert value(other, WRITTEN) == 0
+        other.execute("SELECT idem_add_up_counts()")
+        assert (value(other, WRITTEN), started()) == (1, 1)
+        # With an old snapshot it is left for the next time.
+        with other.transaction():
+            other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            assert value(other, WRITTEN) == 1
+            reserve(conn, key + "more")
+            conn.execute("SELECT idem_add_up_counts()")
+            other.execute("SELECT idem_add_up_counts()")
+        assert (value(other, WRITTEN), started()) == (2, 2)
+    # Other counters after a restart, and in a copy of the database.
+    quiet.restart()
+    quiet.psql("CREATE DATABASE copy TEMPLATE postgres")
+    for dbname in ("postgres", "copy"):
+        with quiet.connect(dbname=dbname) as conn:
+            assert metrics(conn)["actions.started"] == 2
+            reserve(conn, key + dbname)
+            conn.execute("SELECT idem_add_up_counts()")
+            assert (value(conn, WRITTEN), metrics(conn)["actions.started"]) == (3, 3)
 
 
 def test_many_sessions_lose_no_count(cluster, conn, key):
@@ -142,4 +189,4 @@ def test_without_preload_the_rest_is_counted(connect_fresh, key):
     reserve(conn, key, request={"amount": 6})
     assert {name: value for name, value in metrics(conn).items() if name in LIVE} == dict.fromkeys(LIVE)
     assert metrics(conn)["actions.unknown"] == 1
-    assert rows(conn, "SELECT * FROM idem_conflicts") == [] and value(conn, "SELECT idem_flush_counts()") == 0
+    assert rows(conn, "SELECT * FROM idem_conflicts") == []

@@ -7,6 +7,7 @@ CREATE TABLE @extschema@.idem_link (
     place      text        NOT NULL,
     tenant     text        COLLATE "C" NOT NULL,
     at         timestamptz NOT NULL,
+    carrier_in regclass,
     CONSTRAINT idem_link_pkey PRIMARY KEY (action_id, direction, message_id)
 ) USING heap;
 CREATE INDEX idem_link_message_id ON @extschema@.idem_link (message_id);
@@ -15,6 +16,7 @@ COMMENT ON INDEX @extschema@.idem_link_pkey IS 'A message is linked to an action
 COMMENT ON INDEX @extschema@.idem_link_message_id IS 'From a message to its actions.';
 COMMENT ON TABLE @extschema@.idem_link IS 'Messages that actions came from (in) and messages that came from actions (out).';
 COMMENT ON COLUMN @extschema@.idem_link.place IS 'The consumer that accepted the message, or the outbox it was put into.';
+COMMENT ON COLUMN @extschema@.idem_link.carrier_in IS 'The outbox that the message carries the action in: nowhere else does it. NULL where it only tells of the action.';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_link', '');
 
 CREATE VIEW @extschema@.idem_lineage WITH (security_barrier) AS

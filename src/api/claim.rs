@@ -128,7 +128,7 @@ fn start(
         outbox.rest(message, rules::look_again(None, message.created_at(), now));
         return Ok(None);
     }
-    if !is_carrier(call, message, &entry)? {
+    if !is_carrier(call, outbox, message, &entry)? {
         outbox.bury(message, now, Some(server::text_datum(NOT_ITS_ACTION)));
         return Ok(None);
     }

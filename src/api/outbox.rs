@@ -220,7 +220,8 @@ impl<'a> Put<'a> {
             session::ended(action_id);
         }
         let (id, place, now) = (new.id.to_string(), self.outbox.name(), server::clock());
-        lineage::link(self.call, action_id, Direction::Out, &id, place, tenant.get(), now)?;
+        let way = Direction::Out(new.carries.then_some(self.outbox.table));
+        lineage::link(self.call, action_id, way, &id, place, tenant.get(), now)?;
         Ok((Content { key: key.get(), ..content }, new))
     }
 

@@ -16,7 +16,7 @@ use crate::server::{self, Call, Rows, Value};
 use crate::session;
 use crate::store::history::{self, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome};
-use crate::store::lineage::{self, Direction};
+use crate::store::lineage;
 use crate::store::outbox::{Found, Outbox};
 
 /// Characters of an error that are kept.
@@ -25,12 +25,13 @@ const ERROR_KEPT: usize = 1000;
 /// Why a message is dead that says it carries an action, and does not.
 pub(super) const NOT_ITS_ACTION: &str = "the ledger does not say that this message carries the action";
 
-/// Whether the ledger says that `message` carries the action. The message's own word is not enough: whoever may write
-/// into the outbox could name any action, and end an attempt of somebody else's.
-pub(super) fn is_carrier(call: &Call, message: &Found, entry: &Entry) -> Result<bool> {
+/// Whether the ledger says that `message` carries the action in this outbox. The message's own word is not enough:
+/// whoever may write into an outbox could name any action, or copy another one's message, and end an attempt of
+/// somebody else's.
+pub(super) fn is_carrier(call: &Call, outbox: &Outbox, message: &Found, entry: &Entry) -> Result<bool> {
     let action = &entry.action;
     Ok((action.flags.carried || action.state.is_terminal())
-        && lineage::is_linked(call, entry.action_id, Direction::Out, &message.id().to_string())?)
+        && lineage::is_carrier(call, entry.action_id, message.id(), outbox.table)?)
 }
 
 /// `idem_outbox_ack(outbox, id, claim_id, response, resource_id, external_request_id)`
@@ -121,7 +122,7 @@ fn acknowledge(
     }
     let mut word = "acked";
     if let Some(action_id) = message.carries() {
-        let attempt_id = attempt_of(call, message, action_id)?;
+        let attempt_id = attempt_of(call, outbox, message, action_id)?;
         let event = |caller| Event::Commit(Commit { caller, resource_id, record_when_lost: true });
         let (step, _) = move_action(call, (action_id, Some(attempt_id)), event, same_transaction, brought)?;
         match step.answer {
@@ -144,7 +145,7 @@ fn acknowledge(
 /// The token of the attempt that the message's last claim was granted. It is not in the owner's table.
 ///
 /// Errors: ID002, also for a message that does not carry the action.
-fn attempt_of(call: &Call, message: &Found, action_id: Uuid) -> Result<Uuid> {
+fn attempt_of(call: &Call, outbox: &Outbox, message: &Found, action_id: Uuid) -> Result<Uuid> {
     let lost = || {
         Error::new(Code::LostAttempt, "the claim's attempt is not known any more")
             .hint("Hand over what the provider said with idem_add_evidence.")
@@ -152,7 +153,7 @@ fn attempt_of(call: &Call, message: &Found, action_id: Uuid) -> Result<Uuid> {
     let fence = message.fence().ok_or_else(lost)?;
     let entry = Ledger::open(call)?.find(action_id)?;
     if let Some(entry) = &entry
-        && !is_carrier(call, message, entry)?
+        && !is_carrier(call, outbox, message, entry)?
     {
         return Err(Error::new(Code::LostAttempt, NOT_ITS_ACTION).hint(
             "Messages get their action from idem_outbox_put: do not write carries or action_id yourself.",
@@ -196,7 +197,7 @@ pub fn idem_outbox_nack(call: &Call) -> Result<Datum> {
             (None, None) => None,
             // What is said of the action counts all the same.
             (Some(action_id), _) => {
-                let failed = attempt_of(call, &message, action_id).and_then(|attempt_id| {
+                let failed = attempt_of(call, &outbox, &message, action_id).and_then(|attempt_id| {
                     fail_action(call, (action_id, attempt_id), error, proof, delay, random)
                 });
                 match (failed, given_back) {
@@ -274,7 +275,7 @@ pub fn idem_outbox_renew(call: &Call) -> Result<Datum> {
         for message in outbox.claimed(claim_id, ClaimId(claim_id).places()) {
             let until = match message.carries() {
                 None => Some(server::clock().saturating_add(lease)),
-                Some(action_id) => renew_action(call, &message, action_id, lease)?,
+                Some(action_id) => renew_action(call, &outbox, &message, action_id, lease)?,
             };
             if let Some(until) = until {
                 outbox.renew(&message, until);
@@ -287,9 +288,15 @@ pub fn idem_outbox_renew(call: &Call) -> Result<Datum> {
 }
 
 /// Renews the lease of the attempt behind a message; `None` when the claim has lost it.
-fn renew_action(call: &Call, message: &Found, action_id: Uuid, lease: Span) -> Result<Option<Time>> {
+fn renew_action(
+    call: &Call,
+    outbox: &Outbox,
+    message: &Found,
+    action_id: Uuid,
+    lease: Span,
+) -> Result<Option<Time>> {
     let longest = Cell::new(lease);
-    let renewed = attempt_of(call, message, action_id).and_then(|attempt_id| {
+    let renewed = attempt_of(call, outbox, message, action_id).and_then(|attempt_id| {
         move_action(
             call,
             (action_id, Some(attempt_id)),
@@ -325,7 +332,7 @@ pub fn idem_outbox_redrive(call: &Call) -> Result<Datum> {
                 (true, true) => {
                     if let Some(action_id) = message.carries()
                         && let Some(entry) = Ledger::open(call)?.find(action_id)?
-                        && is_carrier(call, &message, &entry)?
+                        && is_carrier(call, &outbox, &message, &entry)?
                     {
                         let gone = (action_id, None);
                         move_action(call, gone, |_| Event::LetGo, no_check, Brought::default())?;

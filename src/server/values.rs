@@ -132,6 +132,11 @@ impl Values {
         self.set(n, Some(pg_sys::Datum::from(table)));
     }
 
+    /// regclass
+    pub fn table(&self, n: usize) -> Option<pg_sys::Oid> {
+        self.datum(n).map(|datum| pg_sys::Oid::from(datum.value() as u32))
+    }
+
     /// text, in the database's encoding
     pub fn raw_text(&self, n: usize) -> Option<&[u8]> {
         self.datum(n).map(bytes_of)

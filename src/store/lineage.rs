@@ -5,6 +5,7 @@ use idem_rules::error::Result;
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
+use crate::server::query::Relation;
 use crate::server::{self, Bound, Call, Column, Key, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
@@ -17,6 +18,7 @@ const SPEC: Spec = Spec {
         Column("place", Type::Text),
         Column("tenant", Type::Text),
         Column("at", Type::Time),
+        Column("carrier_in", Type::Table),
     ],
     indexes: &[c"idem_link_pkey", c"idem_link_message_id"],
 };
@@ -26,15 +28,15 @@ const SPEC: Spec = Spec {
 pub enum Direction {
     /// The action was reserved by whoever accepted the message.
     In,
-    /// The message was put into an outbox with the action's id.
-    Out,
+    /// The message was put into an outbox with the action's id: into that one, where it carries the action.
+    Out(Option<Relation>),
 }
 
 impl Direction {
     fn word(self) -> &'static str {
         match self {
             Direction::In => "in",
-            Direction::Out => "out",
+            Direction::Out(_) => "out",
         }
     }
 }
@@ -56,15 +58,20 @@ pub fn link(
     values.set_text(3, Some(place));
     values.set(4, tenant.or_else(|| Some(server::text_datum(""))));
     values.set_time(5, Some(now));
+    if let Direction::Out(Some(outbox)) = direction {
+        values.set_table(6, outbox);
+    }
     Table::open(call, &SPEC)?.insert_unless_present(&values);
     Ok(())
 }
 
-/// True when a message and an action were written down as belonging together.
-pub fn is_linked(call: &Call, action_id: Uuid, direction: Direction, message_id: &str) -> Result<bool> {
+/// True when it was written down that the message carries the action in `outbox`. The table counts, not its name.
+pub fn is_carrier(call: &Call, action_id: Uuid, message_id: Uuid, outbox: Relation) -> Result<bool> {
     let text = |value: &str| Bound::Text(server::text_datum(value));
-    let keys = [Key(1, Bound::Uuid(action_id)), Key(2, text(direction.word())), Key(3, text(message_id))];
-    Ok(Table::open(call, &SPEC)?.find(0, &keys).is_some())
+    let out = Direction::Out(None).word();
+    let keys = [Key(1, Bound::Uuid(action_id)), Key(2, text(out)), Key(3, text(&message_id.to_string()))];
+    let link = Table::open(call, &SPEC)?.find(0, &keys);
+    Ok(link.is_some_and(|link| link.values.table(6) == Some(outbox)))
 }
 
 /// Removes the links of an action that is removed itself.

@@ -690,7 +690,10 @@ pub fn check_columns(call: &Call, table: Relation, name: &str) -> Result<()> {
         None => Ok(()),
         Some(difference) => Err(Error::new(Code::WrongObject, format!("{name} does not fit as an outbox"))
             .detail(format!("Compared with the type idem_outbox_message: {difference}."))
-            .hint("Change its columns, or make a new outbox with idem_create_outbox and move the messages.")),
+            .hint(
+                "Change its columns. In a new outbox, made with idem_create_outbox, messages that carry an action \
+                 would carry it no more.",
+            )),
     }
 }
 

@@ -100,6 +100,16 @@ SELECT outbox_carry.put('outbox_carry 10');
 UPDATE outbox_carry.f SET action_id = idem_action_id('outbox_carry 10'), dead_at = now();
 SELECT outcome FROM idem_outbox_redrive('outbox_carry.f', ARRAY(SELECT id FROM outbox_carry.f), skip => true);
 SELECT decision FROM idem_reserve('outbox_carry 10', '{}', action_type => 'outbox_carry refund');
+-- Nor does a copy of the true message in an outbox of somebody's own. A telling message does not come to carry.
+INSERT INTO outbox_carry.f (id, type, aggregatetype, aggregateid, payload, action_id, carries) SELECT id, 'refund', 'order', '10', '{}', action_id, true FROM outbox_carry.o WHERE action_id = idem_action_id('outbox_carry 10');
+SELECT count(*) FROM idem_outbox_claim('outbox_carry.f');
+SELECT dead_at IS NOT NULL AS dead, last_error FROM outbox_carry.f WHERE aggregateid = '10';
+SELECT outcome FROM idem_outbox_redrive('outbox_carry.f', ARRAY(SELECT id FROM outbox_carry.f), skip => true);
+SELECT decision FROM idem_reserve('outbox_carry 10', '{}', action_type => 'outbox_carry refund');
+-- Under another name the outbox is the same.
+ALTER TABLE outbox_carry.o RENAME TO renamed;
+SELECT aggregateid, attempt FROM idem_outbox_claim('outbox_carry.renamed');
+ALTER TABLE outbox_carry.renamed RENAME TO o;
 -- A late answer to a dead letter is kept as evidence, and the letter stays where no claim passes it.
 SELECT idem_create_outbox('outbox_carry.g', max_attempts => 1);
 SELECT count(idem_outbox_put('outbox_carry.g', 'refund', 'order', '11', '{}', action_id => action_id)) FROM idem_reserve('outbox_carry 11', '{}', action_type => 'outbox_carry refund');

@@ -2,12 +2,13 @@
 
 import itertools
 import re
+import uuid
 
 import pytest
 from psycopg import sql
 
 from cluster import Cluster
-from sessions import Sessions
+from sessions import Sessions, value
 
 TEMPLATE = "idem_template"
 _numbers = itertools.count(1)
@@ -71,3 +72,14 @@ def conn(connect):
 def key(request):
     """A key that no other test uses."""
     return f"{request.node.name}/{next(_numbers)}"
+
+
+@pytest.fixture
+def outbox(conn):
+    """Makes outboxes of the test's own."""
+    def make(**options):
+        name = f"public.outbox_{uuid.uuid4().hex[:8]}"
+        arguments = "".join(f", {option} => %({option})s" for option in options)
+        assert value(conn, f"SELECT idem_create_outbox('{name}'{arguments})", options) == "created"
+        return name
+    return make

@@ -1,0 +1,141 @@
+"""The relay is the executor: an action that a message carries is granted to whoever claims the message."""
+
+import threading
+
+import pytest
+
+from messages import ack, claim, nack, put, request, state
+from sessions import outlive, row, rows, sqlstate, sweep, together, value
+
+
+@pytest.fixture(autouse=True)
+def action_types(conn):
+    conn.execute("SELECT idem_register_action_type('refund', 'reversible')")
+    conn.execute("SELECT idem_register_action_type('status', 'idempotent_mutation')")
+    conn.execute("SELECT idem_register_action_type('payment', 'irreversible', requires_approval => false)")
+
+
+def test_a_relay_that_dies_after_sending_leaves_an_unknown_and_the_message_waits(connect, conn, outbox, key):
+    name, relay, other = outbox(), connect(), connect()
+    action_id = request(conn, name, key)
+    [message] = claim(relay, name, lease=0.2)
+    assert message.provider_key and state(conn, action_id) == "started"
+    relay.close()
+    outlive(conn, message.lease_expires_at)
+    sweep(conn)
+    assert state(conn, action_id) == "unknown"
+    assert claim(other, name) == []
+    # A reconciler finds that nothing happened; a person allows another try; the message is claimed again.
+    assert value(conn, "SELECT idem_decide(%s, 'retry', 'not there')", (action_id,)) == "retryable"
+    assert row(conn, "SELECT decision FROM idem_reserve(%s, '{}', action_type => 'refund')", (key,)).decision == "pending"
+    conn.execute(f"UPDATE {name} SET due_at = now()")
+    [again] = claim(other, name)
+    assert again.id == message.id and again.fence > message.fence and again.provider_key == message.provider_key
+    assert value(other, "SELECT idem_outbox_ack(%s, %s, %s, '{}', 're')", (name, again.id, again.claim_id)) == "acked"
+    assert state(conn, action_id) == "committed"
+
+
+def test_what_may_repeat_is_repeated_by_the_next_relay(connect, conn, outbox, key):
+    name, other = outbox(), connect()
+    action_id = request(conn, name, key, "status")
+    [message] = claim(conn, name, lease=0.1)
+    outlive(conn, message.lease_expires_at)
+    [again] = claim(other, name)
+    assert again.attempt == 2 and again.attempt_id != message.attempt_id
+    # The first one's report comes too late, and does not count.
+    assert ack(conn, name, [message]) == ["lost"]
+    assert ack(other, name, [again]) == ["acked"] and state(conn, action_id) == "committed"
+
+
+def test_where_dispatch_is_marked_the_key_comes_from_there(conn, outbox, key):
+    name = outbox()
+    action_id = request(conn, name, key, "payment")
+    [message] = claim(conn, name)
+    assert message.attempt_id and message.provider_key is None
+    assert value(conn, "SELECT idem_dispatch(%s, %s)", (action_id, message.attempt_id))
+    assert sqlstate(nack, conn, name, message, proof="not_sent") == "ID006"
+    assert nack(conn, name, message) == "waiting" and state(conn, action_id) == "unknown"
+
+
+def test_a_lapsed_claim_that_marked_nothing_is_taken_over(connect, conn, outbox, key):
+    """Nothing was sent before the mark, so an irreversible effect may be tried by the next relay."""
+    name = outbox()
+    action_id = request(conn, name, key, "payment")
+    [message] = claim(conn, name, lease=0.1)
+    outlive(conn, message.lease_expires_at)
+    [again] = claim(conn, name)
+    assert again.attempt_id != message.attempt_id
+    assert sqlstate(value, conn, "SELECT idem_dispatch(%s, %s)", (action_id, message.attempt_id)) == "ID002"
+    assert value(conn, "SELECT idem_dispatch(%s, %s)", (action_id, again.attempt_id))
+
+
+def test_a_message_waits_for_the_approval_of_its_action(conn, outbox, key):
+    """A purchase that somebody has to approve, requested and written in one transaction: it leaves once it is approved."""
+    conn.execute("""SELECT idem_register_action_type('purchase', 'irreversible', requires_approval => true,
+        distinct_approver => 'name')""")
+    name = outbox()
+    with conn.transaction():
+        got = row(conn, """SELECT * FROM idem_propose(%s, '{"n": 1}', action_type => 'purchase', proposer => 'ann')""", (key,))
+        assert got.decision == "awaiting_approval"
+        put(conn, name, action_id=got.action_id)
+    assert claim(conn, name) == []
+    fingerprint = value(conn, "SELECT fingerprint FROM idem_action WHERE action_id = %s", (got.action_id,))
+    assert value(conn, "SELECT idem_approve(%s, %s, 'bob')", (got.action_id, fingerprint)) == "approved"
+    # It is the message's, and nobody else's.
+    again = row(conn, """SELECT * FROM idem_reserve(%s, '{"n": 1}', action_type => 'purchase')""", (key,))
+    assert again.decision == "pending"
+    conn.execute(f"UPDATE {name} SET due_at = now()")
+    [message] = claim(conn, name)
+    assert message.attempt == 1 and message.provider_key is None
+    assert value(conn, "SELECT idem_dispatch(%s, %s)", (got.action_id, message.attempt_id))
+    assert value(conn, "SELECT idem_outbox_ack(%s, %s, %s, '{}', 'po_1')", (name, message.id, message.claim_id)) == "acked"
+    assert state(conn, got.action_id) == "committed"
+
+
+def test_what_was_rejected_is_a_dead_letter(conn, outbox, key):
+    conn.execute("SELECT idem_register_action_type('purchase', 'irreversible', requires_approval => true, distinct_approver => 'name')")
+    name = outbox()
+    with conn.transaction():
+        got = row(conn, "SELECT * FROM idem_propose(%s, '{}', action_type => 'purchase', proposer => 'ann')", (key,))
+        put(conn, name, action_id=got.action_id)
+    assert value(conn, "SELECT idem_reject(%s, 'bob')", (got.action_id,)) == "rejected"
+    assert claim(conn, name) == []
+    assert value(conn, f"SELECT dead_at IS NOT NULL FROM {name}")
+
+
+def test_an_action_on_hold_keeps_its_message_and_no_other(conn, outbox, key):
+    name = outbox()
+    request(conn, name, key)
+    free = put(conn, name)
+    conn.execute("SELECT idem_hold('action_type', 'refund', 'provider is down')")
+    try:
+        assert [message.id for message in claim(conn, name)] == [free]
+    finally:
+        conn.execute("SELECT idem_unhold('action_type', 'refund')")
+    conn.execute(f"UPDATE {name} SET due_at = now() WHERE carries")
+    assert [message.carried for message in rows(conn, f"SELECT attempt_id IS NOT NULL AS carried FROM idem_outbox_claim('{name}')")] == [True]
+
+
+def test_claims_of_many_relays_grant_each_action_once(connect, conn, outbox, key):
+    name, relays = outbox(), [connect() for _ in range(6)]
+    actions = [request(conn, name, f"{key}/{n}") for n in range(60)]
+    granted, lock = [], threading.Lock()
+
+    def work(session):
+        while claimed := claim(session, name, 3):
+            with lock:
+                granted.extend(message.action_id for message in claimed)
+            assert ack(session, name, claimed) == ["acked"] * len(claimed)
+
+    assert together(*[lambda s=s: work(s) for s in relays]) == [None] * 6
+    assert sorted(granted) == sorted(actions)
+    assert {state(conn, action) for action in actions} == {"committed"}
+
+
+def test_a_claim_survives_a_crash_whatever_synchronous_commit_says(connect, conn, outbox, key):
+    """A granted attempt is durable: the claim's transaction is flushed when it commits."""
+    name, relay = outbox(), connect()
+    request(conn, name, key)
+    relay.execute("SET synchronous_commit = off")
+    claim(relay, name)
+    assert value(relay, "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")

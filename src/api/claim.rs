@@ -132,6 +132,10 @@ fn start(
         outbox.bury(message, now, Some(server::text_datum(NOT_ITS_ACTION)));
         return Ok(None);
     }
+    if let Some(over) = rules::ended(entry.action.state) {
+        put_away(outbox, message, over, now);
+        return Ok(None);
+    }
     let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
     let attempt_id = server::random_uuid();
     let hold = holding(call, entry.raw_tenant(), entry.raw_action_type())?;
@@ -171,24 +175,10 @@ fn start(
     let Answer::Decided(decision, wait) = step.answer else {
         return Err(Error::new(Code::Corrupted, "the rules gave no decision"));
     };
-    match rules::carried(decision, wait, message.created_at(), now) {
-        Carried::Granted => {}
-        Carried::Wait(until) => {
-            outbox.rest(message, until);
-            return Ok(None);
-        }
-        Carried::Done => {
-            outbox.finish(message, now);
-            return Ok(None);
-        }
-        Carried::Dead => {
-            outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED)));
-            return Ok(None);
-        }
-        Carried::Forgotten => {
-            outbox.bury(message, now, Some(server::text_datum(ACTION_FORGOTTEN)));
-            return Ok(None);
-        }
+    let becomes = rules::carried(decision, wait, message.created_at(), now);
+    if becomes != Carried::Granted {
+        put_away(outbox, message, becomes, now);
+        return Ok(None);
     }
     session::granted(action_id, attempt_id);
     let after = step.next.as_ref().unwrap_or(&entry.action);
@@ -202,6 +192,17 @@ fn start(
         until: after.lease_expires_at.unwrap_or(now),
         provider_key,
     }))
+}
+
+/// Puts a message where it belongs that is not claimed.
+fn put_away(outbox: &Outbox, message: &Found, becomes: Carried, now: Time) {
+    match becomes {
+        Carried::Granted => {}
+        Carried::Wait(until) => outbox.rest(message, until),
+        Carried::Done => outbox.finish(message, now),
+        Carried::Dead => outbox.bury(message, now, Some(server::text_datum(ACTION_ENDED))),
+        Carried::Forgotten => outbox.bury(message, now, Some(server::text_datum(ACTION_FORGOTTEN))),
+    }
 }
 
 fn show(rows: &mut Rows, message: &Found, grant: Option<&Grant>, claiming: &Claiming) -> Result<()> {

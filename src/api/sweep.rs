@@ -19,6 +19,7 @@ use crate::store::inbox::Inbox;
 use crate::store::ledger::{Entry, Ledger, Outcome};
 use crate::store::lineage;
 use crate::store::open::OpenActions;
+use crate::store::outbox::Outbox;
 
 /// Rows a call visits unless told otherwise.
 const DEFAULT_ROWS: i32 = 1000;
@@ -257,12 +258,13 @@ impl Sweep<'_> {
     /// When a record past its retention has to be looked at again; `None` when nothing keeps it.
     fn kept_until(&self, ledger: &Ledger, entry: &Entry, now: Time) -> Result<Option<Time>> {
         let soon = now.saturating_add(KEPT_RETRY);
-        if !self.retention || self.has_open_children(ledger, entry.action_id)? {
+        let action_id = entry.action_id;
+        if !self.retention || self.has_open_children(ledger, action_id)? || self.has_a_message(action_id)? {
             return Ok(Some(soon));
         }
         // As long as the parent is there, it must be known that it has been compensated.
         let parent = match entry.action.state {
-            State::Expired => self.parent(ledger, entry.action_id)?,
+            State::Expired => self.parent(ledger, action_id)?,
             _ => None,
         };
         Ok(parent.map(|parent| parent.action.expires_at.map_or(soon, |ends| ends.max(soon))))
@@ -272,6 +274,17 @@ impl Sweep<'_> {
     fn has_open_children(&self, ledger: &Ledger, action_id: Uuid) -> Result<bool> {
         let Some(link) = compensation::live(self.call, action_id)? else { return Ok(false) };
         Ok(ledger.find(link.action_id)?.is_some_and(|child| is_open(child.action.state)))
+    }
+
+    /// True while a message that carries the action, or did when it ended, is not acknowledged: its relay will ask what
+    /// became of it.
+    fn has_a_message(&self, action_id: Uuid) -> Result<bool> {
+        for (outbox, message_id) in lineage::carriers(self.call, action_id)? {
+            if Outbox::may_have(self.call, outbox, message_id, action_id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The action that `action_id` stands for the compensation of.

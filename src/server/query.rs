@@ -70,6 +70,29 @@ pub fn user_table(name: &str, privilege: Privilege) -> Result<Relation> {
     }
 }
 
+/// What became of looking at a table without waiting.
+pub enum Look {
+    /// It can be read until the transaction ends.
+    Locked,
+    /// Somebody is changing its definition.
+    Busy,
+    /// It has been dropped.
+    Gone,
+}
+
+/// Locks `table` for reading, without waiting.
+pub fn lock_for_a_look(table: Relation) -> Look {
+    // SAFETY: the lock stays until the transaction ends; the name is looked up under it, and is NULL for a table that is
+    // not there.
+    unsafe {
+        match pg_sys::ConditionalLockRelationOid(table, pg_sys::AccessShareLock as i32) {
+            false => Look::Busy,
+            true if pg_sys::get_rel_name(table).is_null() => Look::Gone,
+            true => Look::Locked,
+        }
+    }
+}
+
 /// True when the calling role owns `table`.
 pub fn owns(table: Relation) -> bool {
     super::version::owns_table(table)

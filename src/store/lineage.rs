@@ -74,6 +74,18 @@ pub fn is_carrier(call: &Call, action_id: Uuid, message_id: Uuid, outbox: Relati
     Ok(link.is_some_and(|link| link.values.table(6) == Some(outbox)))
 }
 
+/// The messages that carry or have carried the action, and their outboxes.
+pub fn carriers(call: &Call, action_id: Uuid) -> Result<Vec<(Relation, Uuid)>> {
+    let mut carriers = Vec::new();
+    let out = Bound::Text(server::text_datum(Direction::Out(None).word()));
+    Table::open(call, &SPEC)?.each(0, &[Key(1, Bound::Uuid(action_id)), Key(2, out)], |row| {
+        let message_id = row.values.text(2)?.and_then(|text| Uuid::parse_str(&text).ok());
+        carriers.extend(row.values.table(6).zip(message_id));
+        Ok(true)
+    })?;
+    Ok(carriers)
+}
+
 /// Removes the links of an action that is removed itself.
 pub fn remove(call: &Call, action_id: Uuid) -> Result<()> {
     let table = Table::open(call, &SPEC)?;

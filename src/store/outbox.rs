@@ -14,7 +14,7 @@ use idem_rules::outbox::{Message, SHORTEST_REST};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use crate::server::query::{self, Fit, Parameter, Privilege, Relation, Statement};
+use crate::server::query::{self, Fit, Look, Parameter, Privilege, Relation, Statement};
 use crate::server::{self, Bound, Call, Changed, Column, Key, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
@@ -122,6 +122,7 @@ struct Statements {
     claimed: Statement,
     renew: Statement,
     redrive: Statement,
+    undelivered: Statement,
 }
 
 /// A message as a statement returned it.
@@ -232,7 +233,27 @@ impl Outbox {
     ///
     /// Errors: 22004; 42809 for a table that is no outbox. Raises 42P01, 42501.
     pub fn open(call: &Call, privilege: Privilege) -> Result<Rc<Outbox>> {
-        let table = query::user_table(&call.required_text(0)?, privilege)?;
+        Outbox::of(call, query::user_table(&call.required_text(0)?, privilege)?)
+    }
+
+    /// Whether `table` still has the message `id`, not acknowledged, as one that carries `action_id`. Waits for nobody: a
+    /// table that is being changed, or does not fit any more, may have it.
+    pub fn may_have(call: &Call, table: Relation, id: Uuid, action_id: Uuid) -> Result<bool> {
+        match query::lock_for_a_look(table) {
+            Look::Gone => return Ok(false),
+            Look::Busy => return Ok(true),
+            Look::Locked => {}
+        }
+        let outbox = match Outbox::of(call, table) {
+            Err(error) if error.code == Code::WrongObject => return Ok(true),
+            outbox => outbox?,
+        };
+        let arguments = [id, action_id].map(|id| Some(server::uuid_datum(id)));
+        query::as_owner(table, || Ok(!outbox.statements.undelivered.run(&arguments).is_empty()))
+    }
+
+    /// The outbox `table`, which is locked. Errors: 42809 for a table that is no outbox.
+    fn of(call: &Call, table: Relation) -> Result<Rc<Outbox>> {
         let (version, generation) = (query::version_of(table), server::generation());
         let repeatable = server::repeatable_read();
         let name = query::qualified_name(table)?;
@@ -654,6 +675,12 @@ impl Statements {
             redrive: Statement::new(
                 format!("UPDATE ONLY {table} SET dead_at = NULL, due_at = $2, attempts = 0 WHERE ctid = $1"),
                 &[place, time],
+            ),
+            undelivered: Statement::new(
+                format!(
+                    "SELECT FROM ONLY {table} WHERE id = $1 AND action_id = $2 AND carries AND {undelivered}"
+                ),
+                &[uuid, uuid],
             ),
         }
     }

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from messages import ack, claim, nack, put, request, state
-from sessions import outlive, row, rows, sqlstate, sweep, together, value
+from sessions import outlive, row, rows, sqlstate, sweep, together, value, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +139,81 @@ def test_a_claim_survives_a_crash_whatever_synchronous_commit_says(connect, conn
     relay.execute("SET synchronous_commit = off")
     claim(relay, name)
     assert value(relay, "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
+
+
+# Retention
+
+
+@pytest.fixture
+def over(conn, outbox, key):
+    """The outbox and the action of a message that is not acknowledged, while the action ended and is past its retention."""
+    conn.execute("SELECT idem_register_action_type('brief', 'reversible', lease => '0.05 s', ttl => '0.1 s')")
+    name = outbox()
+    action_id = request(conn, name, key, "brief")
+    [message] = claim(conn, name, lease=0.05)
+    assert nack(conn, name, message) == "waiting"
+    assert value(conn, "SELECT idem_decide(%s, 'applied', 'it is there')", (action_id,)) == "committed"
+    outlive(conn, value(conn, "SELECT greatest(expires_at, visit_at) FROM idem_action WHERE action_id = %s", (action_id,)))
+    conn.execute(f"UPDATE {name} SET due_at = now()")
+    return name, action_id
+
+
+def swept(conn, action_id):
+    """The action's state after the sweep has come by, and whether it comes by again soon."""
+    def visited():
+        sweep(conn)
+        places = rows(conn, "SELECT visit_at > clock_timestamp() AS later FROM idem_open WHERE action_id = %s", (action_id,))
+        return all(place.later for place in places)
+    wait_until(visited)
+    [stored] = value(conn, "SELECT array_agg(state::text) FROM idem_action WHERE action_id = %s", (action_id,))
+    return stored
+
+
+def visit_again(conn, action_id):
+    conn.execute("UPDATE idem_open SET visit_at = now() WHERE action_id = %s", (action_id,))
+
+
+def test_a_record_outlives_its_retention_while_its_message_is_not_acknowledged(conn, over):
+    """Contract 9: the relay that comes late learns that the effect has happened. Readers see an expired record."""
+    name, action_id = over
+    assert swept(conn, action_id) == "c" and state(conn, action_id) == "expired"
+    again = value(conn, "SELECT visit_at - clock_timestamp() FROM idem_open WHERE action_id = %s", (action_id,))
+    assert again.total_seconds() > 3000, "it is not looked at all the time"
+    assert claim(conn, name) == []
+    assert rows(conn, f"SELECT last_error FROM {name}") == [], "delivered, and no dead letter"
+    visit_again(conn, action_id)
+    assert swept(conn, action_id) == "x"
+
+
+def test_a_dead_letter_keeps_its_record_until_it_is_skipped(conn, over):
+    name, action_id = over
+    conn.execute(f"UPDATE {name} SET dead_at = now(), due_at = 'infinity'")
+    assert swept(conn, action_id) == "c"
+    assert value(conn, f"SELECT (idem_outbox_redrive('{name}', ARRAY(SELECT id FROM {name}), skip => true)).outcome") == "skipped"
+    visit_again(conn, action_id)
+    assert swept(conn, action_id) == "x"
+
+
+def test_a_sweep_does_not_wait_for_an_outbox_and_does_not_miss_one(connect, conn, over):
+    name, action_id = over
+    owner = connect(autocommit=False)
+    owner.execute(f"LOCK TABLE {name}")
+    assert swept(conn, action_id) == "c", "it may have the message"
+    owner.rollback()
+    # A table that is no outbox any more may be repaired; one that is gone has no messages.
+    conn.execute(f"ALTER TABLE {name} RENAME COLUMN carries TO carried")
+    visit_again(conn, action_id)
+    assert swept(conn, action_id) == "c"
+    conn.execute(f"DROP TABLE {name}")
+    visit_again(conn, action_id)
+    assert swept(conn, action_id) == "x"
+
+
+def test_a_delivered_message_that_is_kept_keeps_no_record(conn, outbox, key):
+    conn.execute("SELECT idem_register_action_type('brief', 'reversible', lease => '0.05 s', ttl => '0.1 s')")
+    name = outbox(keep_delivered="1 day")
+    action_id = request(conn, name, key, "brief")
+    assert ack(conn, name, claim(conn, name)) == ["acked"]
+    outlive(conn, value(conn, "SELECT greatest(expires_at, visit_at) FROM idem_action WHERE action_id = %s", (action_id,)))
+    wait_until(lambda: swept(conn, action_id) == "x")
+    assert value(conn, f"SELECT count(*) FROM {name}") == 1

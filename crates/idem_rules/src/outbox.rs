@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
-use crate::action::{SECOND, Span, Time};
+use crate::action::{SECOND, Span, State, Time};
 use crate::error::{Code, Error, Result};
 use crate::transition::Decision;
 
@@ -71,13 +71,23 @@ pub enum Carried {
     Forgotten,
 }
 
-/// What `decision` means for a message put at `created_at`. `wait` is how long the decision says to wait.
+/// What becomes of a message whose action has ended; `None` while it has not. The record counts also past its retention:
+/// as long as the message is not acknowledged, it stays for its sake.
+pub fn ended(state: State) -> Option<Carried> {
+    match state {
+        State::Committed => Some(Carried::Done),
+        State::Failed | State::Rejected => Some(Carried::Dead),
+        State::Expired => Some(Carried::Forgotten),
+        _ => None,
+    }
+}
+
+/// What `decision` about an action that has not ended means for a message put at `created_at`. `wait` is how long the
+/// decision says to wait.
 pub fn carried(decision: Decision, wait: Option<Span>, created_at: Time, now: Time) -> Carried {
     match decision {
         Decision::Execute => Carried::Granted,
-        Decision::Replay => Carried::Done,
         Decision::Failed | Decision::Rejected | Decision::Conflict => Carried::Dead,
-        Decision::Expired => Carried::Forgotten,
         _ => Carried::Wait(look_again(wait, created_at, now)),
     }
 }

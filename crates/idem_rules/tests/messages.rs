@@ -1,6 +1,6 @@
 //! The rules of messages: who gets one, when it comes back, when it is given up; and what a consumer has seen.
 
-use idem_rules::action::{SECOND, Time};
+use idem_rules::action::{SECOND, State, Time};
 use idem_rules::inbox::{Accepted, seen_before};
 use idem_rules::outbox::*;
 use idem_rules::transition::Decision;
@@ -59,16 +59,26 @@ fn what_becomes_of_a_message_follows_its_action() {
     let put = NOW - 8 * SECOND;
     let told = |decision| carried(decision, None, put, NOW);
     assert_eq!(told(Decision::Execute), Carried::Granted);
-    assert_eq!(told(Decision::Replay), Carried::Done);
     for over in [Decision::Failed, Decision::Rejected] {
         assert_eq!(told(over), Carried::Dead);
     }
-    assert_eq!(told(Decision::Expired), Carried::Forgotten, "it may have been committed");
     use Decision::{AwaitingApproval, Pending, Reconcile, Resume, Review, Unknown};
     for later in [Pending, AwaitingApproval, Unknown, Review, Resume, Reconcile] {
         assert_eq!(told(later), Carried::Wait(NOW + 2 * SECOND), "a quarter of the time it has waited");
     }
     assert_eq!(carried(Pending, Some(5 * SECOND), put, NOW), Carried::Wait(NOW + 5 * SECOND));
+}
+
+#[test]
+fn what_becomes_of_the_message_of_an_action_that_has_ended() {
+    assert_eq!(ended(State::Committed), Some(Carried::Done));
+    for without_effect in [State::Failed, State::Rejected] {
+        assert_eq!(ended(without_effect), Some(Carried::Dead));
+    }
+    assert_eq!(ended(State::Expired), Some(Carried::Forgotten), "it may have been committed");
+    for open in [State::Proposed, State::Approved, State::Started, State::Unknown, State::Retryable] {
+        assert_eq!(ended(open), None);
+    }
 }
 
 #[test]

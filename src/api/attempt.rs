@@ -17,9 +17,10 @@ use super::bind::find_own;
 use crate::server::{self, Call, Changed, Value};
 use crate::session;
 use crate::settings::{self, SameTransaction};
-use crate::store::apply::apply;
+use crate::store::apply::{apply, hold};
 use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome};
+use crate::store::open::OpenActions;
 
 /// What a call brings to be stored with the step it leads to.
 #[derive(Default, Clone, Copy)]
@@ -50,8 +51,21 @@ pub(super) fn move_action<'a>(
         let caller = standing(call, &entry, attempt_id.unwrap_or_default(), kind)?;
         let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
         check(&entry, &judged.granted)?;
+        let event = event(caller);
+        if event.permits() {
+            match hold(call, &ledger, &entry)? {
+                Changed::Done => {}
+                Changed::Gone if server::repeatable_read() => return Err(server::serialization()),
+                Changed::Gone => continue,
+                Changed::Busy => {
+                    ledger.lock(&entry, true);
+                    OpenActions::open(call)?.wait(action_id);
+                    continue;
+                }
+            }
+        }
         let now = server::clock();
-        let step = transition(Some(&entry.action), &event(caller), judged.policies(), now)?;
+        let step = transition(Some(&entry.action), &event, judged.policies(), now)?;
         let after = step.next.clone().unwrap_or_else(|| entry.action.clone());
         if step.next.is_none() && step.events.is_empty() {
             return Ok((step, after));

@@ -15,7 +15,7 @@ use super::{Judged, key_for_provider};
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};
 use crate::session;
-use crate::store::apply::apply;
+use crate::store::apply::{apply, hold};
 use crate::store::history::Report;
 use crate::store::ledger::{Ledger, Outcome};
 use crate::store::outbox::{Claiming, Found, Outbox};
@@ -136,9 +136,15 @@ fn start(
         put_away(outbox, message, over, now);
         return Ok(None);
     }
+    if hold(call, &ledger, &entry)? != Changed::Done {
+        // Somebody else is at the action: the message stays as it is, and the next claim looks again.
+        return Ok(None);
+    }
+    // Read now that nothing can be waited for any more.
+    let now = server::clock();
     let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
     let attempt_id = server::random_uuid();
-    let hold = holding(call, entry.raw_tenant(), entry.raw_action_type())?;
+    let held = holding(call, entry.raw_tenant(), entry.raw_action_type())?;
     let ask = Ask {
         fingerprint: entry.action.fingerprint,
         scheme: entry.action.scheme,
@@ -149,7 +155,7 @@ fn start(
         can_reconcile: false,
         // It is the carrier that asks.
         carried: false,
-        held: hold.is_some(),
+        held: held.is_some(),
     };
     let step = match transition(Some(&entry.action), &Event::Reserve(ask), judged.policies(), now) {
         Ok(step) => step,
@@ -168,7 +174,6 @@ fn start(
     if step.next.is_some() || !step.events.is_empty() {
         let outcome = Outcome { worker: relay, ..Outcome::default() };
         if apply(call, &ledger, &entry, &step, outcome, Report::default(), now)? != Changed::Done {
-            // Somebody else is at the action: the message stays as it is, and the next claim looks again.
             return Ok(None);
         }
     }

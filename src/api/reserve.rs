@@ -26,7 +26,8 @@ use crate::server::{self, Call, Changed, Count, Tick, Value};
 use crate::store::history::{self, Kind, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome, Texts, misnamed};
 use crate::store::lineage::{self, Direction};
-use crate::store::{apply::apply, count, open::OpenActions, policy};
+use crate::store::apply::{apply, hold};
+use crate::store::{count, open::OpenActions, policy};
 use crate::{session, settings};
 
 /// Parameters by place.
@@ -352,6 +353,14 @@ impl<'a> Reserve<'a> {
         // What was decided without the lock is decided again with it, at the time that holds then.
         self.make_token();
         server::assign_transaction_id();
+        if decision.owns() {
+            match hold(self.call, ledger, &entry)? {
+                Changed::Done => {}
+                Changed::Busy => return Ok(Look::Twin),
+                Changed::Gone if server::repeatable_read() => return Err(server::serialization()),
+                Changed::Gone => return Ok(Look::Again),
+            }
+        }
         let now = server::clock();
         let step = transition(Some(&entry.action), &self.event(), policies, now)?;
         let proposed = matches!(step.answer, Answer::Decided(Decision::AwaitingApproval, _));

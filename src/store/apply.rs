@@ -9,7 +9,16 @@ use super::count;
 use super::history::{self, Report};
 use super::ledger::{Entry, Ledger, Outcome};
 use super::open::OpenActions;
-use crate::server::{Call, Changed};
+use crate::server::{self, Call, Changed};
+
+/// Holds an action's row and its place, without waiting. What gives permission is decided after that: with the time read
+/// before a wait, a lease could be over when it is given.
+pub fn hold(call: &Call, ledger: &Ledger, entry: &Entry) -> Result<Changed> {
+    Ok(match ledger.lock(entry, false) {
+        Changed::Done => OpenActions::open(call)?.hold(entry.action_id),
+        other => other,
+    })
+}
 
 /// Stores what `step` says about `entry`. Without [`Changed::Done`] nothing was stored.
 pub fn apply(
@@ -31,7 +40,11 @@ pub fn apply(
     // An ended action may hold a place for its retention, whatever the clock says by now.
     if place.is_some() || open(before, now).is_some() || before.state.is_terminal() {
         let open_actions = OpenActions::open(call)?;
-        open_actions.set(entry.action_id, place, entry.tenant(), entry.action_type_datum())?;
+        let at_once = open_actions.set(entry.action_id, place, entry.tenant(), entry.action_type_datum())?;
+        // A lease from before the wait may be over. Hardly ever: see `hold`.
+        if !at_once && after.fence > before.fence {
+            return Err(server::serialization());
+        }
     }
     if after.attempt > before.attempt {
         count::grant(after);

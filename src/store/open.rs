@@ -4,7 +4,6 @@
 //! action's row also sets its place; a sweep that finds a row held by another transaction notes it here.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use idem_rules::action::Time;
 use idem_rules::error::Result;
@@ -82,17 +81,17 @@ impl OpenActions {
 
     /// Gives the action the place `open`, or takes its place away. The caller holds the ledger's row.
     ///
-    /// Only a sweep writes here without holding the ledger's row. There is one sweep at a time and it never waits for
-    /// a ledger row, so waiting for its transaction here cannot close a circle.
+    /// Only a sweep writes here without holding the ledger's row, and it never waits for one. Its transaction can go on to
+    /// do so; two that wait for each other end in 40P01. True when there was nothing to wait for.
     pub fn set(
         &self,
         action_id: Uuid,
         open: Option<Open>,
         tenant: Option<Datum>,
         action_type: Option<Datum>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let new = open.map(|open| values(action_id, open, tenant, action_type));
-        let mut pace = Tick::default();
+        let (mut at_once, mut pace) = (true, Tick::default());
         loop {
             let row = self.find(action_id);
             let changed = match (&row, &new) {
@@ -104,11 +103,35 @@ impl OpenActions {
                 (Some(row), Some(new)) => self.0.update(row, new),
             };
             match changed {
-                Changed::Done => return Ok(()),
+                Changed::Done => return Ok(at_once),
                 Changed::Gone if server::repeatable_read() => return Err(server::serialization()),
                 Changed::Gone => {}
-                Changed::Busy => server::tick(&mut pace, Duration::MAX),
+                Changed::Busy => {
+                    at_once = false;
+                    match &row {
+                        Some(row) => drop(self.0.lock(row, true)),
+                        None => drop(self.0.wait_for_writer(0, &key(action_id), &mut pace)),
+                    }
+                }
             }
+        }
+    }
+
+    /// Makes sure, without waiting, that [`OpenActions::set`] will not have to wait for a sweep whose transaction goes on.
+    /// The caller holds the ledger's row.
+    pub fn hold(&self, action_id: Uuid) -> Changed {
+        match self.find(action_id) {
+            Some(row) => self.0.lock(&row, false),
+            None if self.0.is_being_written(0, &key(action_id)) => Changed::Busy,
+            None => Changed::Done,
+        }
+    }
+
+    /// Waits for whoever has the place of an action.
+    pub fn wait(&self, action_id: Uuid) {
+        match self.find(action_id) {
+            Some(row) => drop(self.0.lock(&row, true)),
+            None => drop(self.0.wait_for_writer(0, &key(action_id), &mut Tick::default())),
         }
     }
 

@@ -1,5 +1,6 @@
 """The sweep disturbs nobody and misses nothing, whatever runs beside it."""
 
+import psycopg
 import pytest
 
 from sessions import commit, end, in_background, outlive, reserve, row, rows, status, sweep, together, value, wait_for
@@ -191,3 +192,59 @@ def test_non_terminal_rows_are_listed_as_overdue(conn):
     sweep(conn)
     assert status(conn, "dead").state == "unknown"
     assert [open.key for open in rows(conn, "SELECT key FROM idem_unresolved")] == ["dead"]
+
+
+# A sweep whose transaction goes on
+
+
+@pytest.fixture
+def lingering(conn, connect_fresh):
+    """Has a sweep note an action that somebody held when it came by, and gives the sweep's open transaction."""
+    def note(action_id):
+        holder, sweeper = connect_fresh(autocommit=False), connect_fresh(autocommit=False)
+        conn.execute("UPDATE idem_open SET visit_at = now() WHERE action_id = %s", (action_id,))
+        holder.execute("SELECT FROM idem_action WHERE action_id = %s FOR UPDATE", (action_id,))
+        assert sweep(sweeper).visited >= 1
+        holder.rollback()
+        return sweeper
+    conn.execute("SELECT idem_register_action_type('status', 'idempotent_mutation')")
+    return note
+
+
+def test_a_grant_waits_no_longer_for_a_sweep_than_for_a_twin(conn, lingering):
+    got = dead(conn, "k", action_type="status")
+    sweeper = lingering(got.action_id)
+    conn.execute("SET pg_idem.twin_wait = '50 ms'")
+    assert reserve(conn, "k", action_type="status").decision == "pending"
+    assert rows(conn, "SELECT decision FROM idem_due(1)") == []
+    sweeper.rollback()
+    assert reserve(conn, "k", action_type="status").decision == "execute"
+
+
+def test_a_lease_begins_after_the_wait_for_a_sweep(conn, connect_fresh, lingering):
+    got, other = dead(conn, "k", action_type="status"), connect_fresh()
+    sweeper = lingering(got.action_id)
+    asked = in_background(reserve, other, "k", action_type="status", lease_seconds=1.0, wait_seconds=20.0)
+    wait_for(conn, other, "Extension")
+    outlive(conn, value(conn, "SELECT clock_timestamp() + interval '1.1 s'"))
+    sweeper.commit()
+    granted = asked.result(PATIENCE)
+    assert granted.granted and value(conn, "SELECT %s > clock_timestamp()", (granted.lease_expires_at,))
+
+
+@pytest.mark.parametrize("function", ["idem_renew", "idem_dispatch"])
+def test_what_ended_while_a_sweep_was_waited_for_is_not_permitted(conn, connect_fresh, lingering, function):
+    conn.execute("SELECT idem_register_action_type('marked', 'idempotent_mutation', marks_dispatch => true)")
+    got, other = reserve(conn, "k", action_type="marked", lease_seconds=SHORT), connect_fresh()
+    lease = end(conn, "idem_renew", got, lease_seconds=1.0)
+    sweeper = lingering(got.action_id)
+    asked = in_background(end, other, function, got)
+    wait_for(conn, other, "transactionid")
+    outlive(conn, lease)
+    sweeper.rollback()
+    if function == "idem_dispatch":
+        with pytest.raises(psycopg.Error) as refused:
+            asked.result(PATIENCE)
+        assert refused.value.sqlstate == "ID006"
+    else:
+        assert value(conn, "SELECT %s > clock_timestamp()", (asked.result(PATIENCE),))

@@ -65,6 +65,13 @@ pub enum Event<'a> {
     Cancel,
 }
 
+impl Event<'_> {
+    /// True where the answer permits something until a lease ends: nobody may wait between deciding and giving it.
+    pub const fn permits(&self) -> bool {
+        matches!(self, Event::Renew(..) | Event::Dispatch { .. })
+    }
+}
+
 /// A caller asking for an action.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ask {

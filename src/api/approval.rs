@@ -47,7 +47,7 @@ pub fn idem_approve(call: &Call) -> Result<Datum> {
     let (valid, policy_version) = (call.seconds(3)?, call.int(4));
     let report = Report { name: named(call, 2)?, note: stored_text(call, 5)?, ..Report::default() };
     let name = call.text(2)?.filter(|_| report.name.is_some());
-    let (role, session_role) = (server::outer_role_name(), server::session_user_name());
+    let (role, session_role) = (call.recorded_as().name(), server::session_user_name());
     // The first proposal of an action stays what it was: nobody else's can come between this look and the row's.
     let proposer = history::proposer(call, action_id)?;
     let event = Event::Approve(Approve {

@@ -18,6 +18,8 @@ pub struct Call {
     names: &'static [&'static str],
     /// Whose rights it was called with.
     user: Role,
+    /// Who is on record for what it does.
+    recorded: Role,
 }
 
 /// A jsonb argument: its datum, to be stored, and its container's bytes, to be read.
@@ -84,7 +86,8 @@ pub unsafe fn enter(
     // a refusal of ours leaves the guard as plain data first, so that nothing with a destructor is jumped over.
     unsafe {
         let outcome = pg_sys::panic::pgrx_extern_c_guard(|| {
-            body(&Call { fcinfo, names, user: role::current_role() }).map_err(Raised::from)
+            let (user, recorded) = (role::current_role(), role::recorded_role());
+            body(&Call { fcinfo, names, user, recorded }).map_err(Raised::from)
         });
         match outcome {
             Ok(datum) => datum,
@@ -127,6 +130,12 @@ impl Call {
     /// trigger that works as its table's owner. What the call itself does as somebody else does not change it.
     pub fn user(&self) -> Role {
         self.user
+    }
+
+    /// The role that goes on record for what the call does: who called the outermost function, or the owner of the table
+    /// whose trigger asks. What the call itself does as somebody else does not change it.
+    pub fn recorded_as(&self) -> Role {
+        self.recorded
     }
 
     /// True when the calling role may execute the extension's function `name`, which has one signature.
@@ -196,7 +205,7 @@ impl Call {
                 entry.isnull = argument.is_none();
                 entry.value = argument.unwrap_or(pg_sys::Datum::from(0));
             }
-            Call { fcinfo, names, user: self.user }
+            Call { fcinfo, names, user: self.user, recorded: self.recorded }
         }
     }
 

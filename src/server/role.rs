@@ -1,6 +1,7 @@
 //! Roles: who calls, who logged in, and whose privileges they have.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
@@ -54,6 +55,16 @@ pub(super) fn current_role() -> Role {
     Role(unsafe { pg_sys::GetUserId() }.to_u32())
 }
 
+/// The role that a call is recorded as: the one that called the outermost function. In a trigger that works as its table's
+/// owner it is that owner: whoever set the trigger off has not asked for what it does.
+pub(super) fn recorded_role() -> Role {
+    // SAFETY: reads a variable of the backend.
+    match unsafe { pg_sys::InSecurityRestrictedOperation() } {
+        true => current_role(),
+        false => outer_role(),
+    }
+}
+
 /// Refuses a person's decision in a trigger that works as its table's owner: it would stand on record as made by whoever
 /// set the trigger off. Errors: 42501.
 pub fn refuse_as_somebody_else() -> Result<()> {
@@ -88,6 +99,13 @@ impl Role {
 
     fn oid(self) -> pg_sys::Oid {
         pg_sys::Oid::from(self.0)
+    }
+
+    /// Its name. Raises for a role that was dropped.
+    pub fn name(self) -> String {
+        // SAFETY: the look-up returns a palloc'd string, or raises.
+        let name = unsafe { CStr::from_ptr(pg_sys::GetUserNameFromId(self.oid(), false)) };
+        name.to_string_lossy().into_owned()
     }
 
     /// True unless it was dropped.

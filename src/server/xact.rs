@@ -162,15 +162,9 @@ pub fn encoding() -> Encoding {
     if is_utf8() { Encoding::Utf8 } else { Encoding::Other }
 }
 
-/// The role that called the outermost function: neither SECURITY DEFINER nor a wrapper changes it.
-pub fn outer_role_name() -> String {
-    // SAFETY: GetUserNameFromId returns a palloc'd name, or raises for a role that was dropped.
-    unsafe { name_of(pg_sys::GetUserNameFromId(pg_sys::GetOuterUserId(), false)) }
-}
-
 /// The role that logged in.
 pub fn session_user_name() -> String {
-    // SAFETY: as above.
+    // SAFETY: GetUserNameFromId returns a palloc'd name, or raises for a role that was dropped.
     unsafe { name_of(pg_sys::GetUserNameFromId(pg_sys::GetSessionUserId(), false)) }
 }
 

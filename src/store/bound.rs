@@ -117,7 +117,7 @@ fn load(call: &Call) -> Result<()> {
 
 /// The refusal of a tenant that the calling role does not see.
 pub fn foreign() -> Error {
-    let role = server::outer_role_name();
+    let role = server::outer_role().name();
     Error::new(Code::NotAllowed, "the role is not bound to this tenant")
         .detail(format!(
             "Role \"{role}\", the role that logged in, or the owner of the function or trigger that asks is bound to other tenants."
@@ -153,7 +153,7 @@ pub fn change(call: &Call, role: Role, tenant: &[u8], stored: Datum, bound: bool
     values.set(N, Some(Datum::from(last.map_or(1, |row| row.values.count(N) + 1))));
     values.set_flag(BOUND, bound);
     values.set_time(AT, Some(server::clock()));
-    values.set_text(BY_ROLE, Some(&server::outer_role_name()));
+    values.set_text(BY_ROLE, Some(&call.recorded_as().name()));
     values.set_text(BY_SESSION_ROLE, Some(&server::session_user_name()));
     table.insert(&values);
     table.invalidate();

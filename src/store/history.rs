@@ -174,7 +174,7 @@ pub fn add_events(
         values.set_time(2, Some(now));
         values.set(3, Some(Datum::from(attempt)));
         values.set_text(4, Some(event));
-        values.set_text(5, Some(&server::outer_role_name()));
+        values.set_text(5, Some(&call.recorded_as().name()));
         values.set_text(6, Some(&server::session_user_name()));
         // Several words can come from one report; its content stands once, with the last.
         if k == last {

@@ -114,7 +114,7 @@ pub fn change(call: &Call, scope: Scope, value: Datum, held: bool, note: Option<
     values.set(N, Some(Datum::from(last.map_or(1, |row| row.values.count(N) + 1))));
     values.set_flag(HELD, held);
     values.set_time(AT, Some(server::clock()));
-    values.set_text(ROLE, Some(&server::outer_role_name()));
+    values.set_text(ROLE, Some(&call.recorded_as().name()));
     values.set_text(SESSION_ROLE, Some(&server::session_user_name()));
     values.set(NOTE, note);
     table.insert(&values);

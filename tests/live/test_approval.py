@@ -239,3 +239,24 @@ def test_proposals_outlive_a_sweep_and_lapse_by_themselves(connect_fresh, key):
     assert not rows(conn, "SELECT FROM idem_proposals")
     sweep(conn)
     assert status(conn, key).state == "rejected" and events(conn, got.action_id) == ["proposed", "lapsed"]
+
+
+def test_what_a_trigger_of_an_outbox_proposes_is_its_owners_proposal(conn, connect, key):
+    """Else the owner could have a putter stand for the proposer, and approve by himself."""
+    conn.execute("""SELECT idem_register_action_type('wire', 'irreversible');
+        CREATE ROLE live_owner LOGIN; CREATE ROLE live_putter LOGIN; CREATE ROLE live_third LOGIN;
+        SELECT idem_grant('live_owner', 'execute', 'approve'); SELECT idem_grant('live_putter', 'execute', 'approve');
+        SELECT idem_grant('live_third', 'approve');
+        SELECT idem_create_outbox('public.owned'); ALTER TABLE owned OWNER TO live_owner; GRANT INSERT ON owned TO live_putter;
+        CREATE FUNCTION live_asks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            PERFORM public.idem_propose(new.aggregateid, '{"amount": 5}', action_type => 'wire'); RETURN new; END $$;
+        CREATE TRIGGER asks BEFORE INSERT ON owned FOR EACH ROW EXECUTE FUNCTION live_asks()""")
+    owner, putter, third = connect(user="live_owner"), connect(user="live_putter"), connect(user="live_third")
+    assert call(putter, "idem_outbox_put", outbox="public.owned", type="t", aggregatetype="a", aggregateid=key, payload={})
+    action_id = value(conn, "SELECT idem_action_id(%s)", (key,))
+    assert rows(conn, "SELECT event, role, session_role FROM idem_event WHERE action_id = %s", (action_id,)) == [
+        ("proposed", "live_owner", "live_putter")]
+    seal = fingerprint(conn, action_id)
+    for session in (owner, putter):
+        assert sqlstate(call, session, "idem_approve", action_id=action_id, fingerprint=seal) == "42501"
+    assert call(third, "idem_approve", action_id=action_id, fingerprint=seal) == "approved"

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use idem_rules::action::{SECOND, Time};
 use uuid::Uuid;
 
-use crate::server;
+use crate::server::{self, End};
+use crate::store::outbox;
 
 /// Open grants remembered one by one; with more of them in one transaction only their number is known.
 const REMEMBERED: usize = 4096;
@@ -36,14 +37,15 @@ thread_local! {
 
 /// Follows the session's transactions from now on.
 pub fn watch_transactions() {
-    server::on_transaction_end(|committing| {
+    server::on_transaction_end(|end| {
         let open = TOO_MANY.get() || GRANTED.with_borrow(|granted| !granted.is_empty());
-        if committing {
+        if end == End::Ending {
             if open {
                 server::force_sync_commit();
             }
             return;
         }
+        outbox::transaction_ended(end == End::Committed);
         ACCEPTED.with_borrow_mut(|accepted| accepted.take());
         if open {
             GRANTED.with_borrow_mut(HashMap::clear);

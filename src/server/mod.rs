@@ -37,7 +37,7 @@ pub use table::{Changed, Row, Table, serialization};
 pub use values::{Values, json_of, json_time, text_datum, time_datum, uuid_datum};
 pub use version::reserve_setting_names;
 pub use xact::{
-    Tick, assign_transaction_id, clock, encoding, force_sync_commit, has_transaction_id, in_subtransaction,
+    End, Tick, assign_transaction_id, clock, encoding, force_sync_commit, has_transaction_id, in_subtransaction,
     is_current_transaction, oldest_running, on_transaction_end, random_fraction,
     random_uuid, refuse_read_only, repeatable_read, serve_interrupts, session_user_name, take_in_changes,
     tick, time_text,

@@ -86,13 +86,23 @@ pub fn force_sync_commit() {
     unsafe { pg_sys::ForceSyncCommit() }
 }
 
-thread_local! {
-    static AT_END: Cell<Option<fn(bool)>> = const { Cell::new(None) };
+/// A moment in a transaction's end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Just before a commit or a prepare, which can still fail.
+    Ending,
+    /// It was committed.
+    Committed,
+    /// It was rolled back, or was prepared and is not this session's any more.
+    Gone,
 }
 
-/// Has `hook` called with true just before every commit or prepare, and with false after every end of a
-/// transaction. The hook must not raise: an error in an abort would escalate.
-pub fn on_transaction_end(hook: fn(bool)) {
+thread_local! {
+    static AT_END: Cell<Option<fn(End)>> = const { Cell::new(None) };
+}
+
+/// Has `hook` called when a transaction ends. It must not raise: an error in an abort would escalate.
+pub fn on_transaction_end(hook: fn(End)) {
     AT_END.set(Some(hook));
     // SAFETY: registered once, from _PG_init; the callback lives as long as the library.
     unsafe { pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut()) }
@@ -102,8 +112,9 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_
     use pg_sys::XactEvent::*;
     let Some(hook) = AT_END.get() else { return };
     match event {
-        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => hook(true),
-        XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE => hook(false),
+        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => hook(End::Ending),
+        XACT_EVENT_COMMIT => hook(End::Committed),
+        XACT_EVENT_ABORT | XACT_EVENT_PREPARE => hook(End::Gone),
         _ => {}
     }
 }

@@ -69,6 +69,8 @@ pub struct Cursor {
     /// No message before this place will still be put, once every transaction with an id below the second number has
     /// ended.
     next: Cell<Option<(i64, u64)>>,
+    /// Where looking may start once this transaction, which had changed something before it looked, has committed.
+    promised: Cell<Option<i64>>,
     claims: Cell<u64>,
     looked_from_start: Cell<Time>,
     looked_for_retries: Cell<Time>,
@@ -95,6 +97,7 @@ impl Cursor {
     /// A message was found there, before the place that looking started from.
     fn lower(&self, seq: i64) {
         self.low.set(self.low.get().min(seq));
+        self.promised.set(self.promised.get().map(|place| place.min(seq)));
     }
 
     fn wants_a_place(&self) -> bool {
@@ -228,6 +231,17 @@ thread_local! {
     static KNOWN: RefCell<HashMap<Relation, Rc<Outbox>>> = RefCell::default();
 }
 
+/// Moves the cursors that a transaction of this session's has moved; not those of one that was rolled back.
+pub fn transaction_ended(committed: bool) {
+    KNOWN.with_borrow(|known| {
+        for cursor in known.values().map(|outbox| &outbox.cursor) {
+            if let Some(place) = cursor.promised.take().filter(|_| committed) {
+                cursor.low.set(place);
+            }
+        }
+    });
+}
+
 impl Outbox {
     /// The outbox that a call's first argument names, with the caller's privileges checked.
     ///
@@ -284,6 +298,7 @@ impl Outbox {
             cursor: Cursor {
                 low: Cell::new(i64::MIN),
                 next: Cell::new(None),
+                promised: Cell::new(None),
                 claims: Cell::new(0),
                 looked_from_start: Cell::new(server::clock()),
                 looked_for_retries: Cell::new(Time::MIN),
@@ -365,8 +380,8 @@ impl Outbox {
     /// Moves the cursor to the first message that is not delivered, once nobody can still commit one before it.
     fn move_cursor(&self) {
         let cursor = &self.cursor;
-        // What this transaction has done may be rolled back, and an older snapshot does not see what was committed late.
-        if server::has_transaction_id() || server::repeatable_read() {
+        // An older snapshot does not see what was committed late.
+        if server::repeatable_read() {
             return;
         }
         let Some((place, xid)) = cursor.next.get() else { return };
@@ -374,10 +389,19 @@ impl Outbox {
         if server::oldest_running().0 < xid {
             return;
         }
+        // What this transaction has delivered counts from its commit. What a savepoint may still take back never does.
+        let has_changed = server::has_transaction_id();
+        if has_changed && server::in_subtransaction() {
+            return;
+        }
         // What those committed since then is seen by a statement that begins now.
         let first = self.first(cursor.low.get());
-        cursor.low.set(first.map_or(place, |first| first.min(place)));
+        let place = first.map_or(place, |first| first.min(place));
         cursor.next.set(None);
+        match has_changed {
+            true => cursor.promised.set(Some(place)),
+            false => cursor.low.set(place),
+        }
     }
 
     /// The place of the first message from `from` on that is not delivered and was never kept from it.

@@ -252,11 +252,17 @@ def test_what_a_trigger_of_an_outbox_proposes_is_its_owners_proposal(conn, conne
             PERFORM public.idem_propose(new.aggregateid, '{"amount": 5}', action_type => 'wire'); RETURN new; END $$;
         CREATE TRIGGER asks BEFORE INSERT ON owned FOR EACH ROW EXECUTE FUNCTION live_asks()""")
     owner, putter, third = connect(user="live_owner"), connect(user="live_putter"), connect(user="live_third")
-    assert call(putter, "idem_outbox_put", outbox="public.owned", type="t", aggregatetype="a", aggregateid=key, payload={})
-    action_id = value(conn, "SELECT idem_action_id(%s)", (key,))
-    assert rows(conn, "SELECT event, role, session_role FROM idem_event WHERE action_id = %s", (action_id,)) == [
-        ("proposed", "live_owner", "live_putter")]
-    seal = fingerprint(conn, action_id)
-    for session in (owner, putter):
-        assert sqlstate(call, session, "idem_approve", action_id=action_id, fingerprint=seal) == "42501"
-    assert call(third, "idem_approve", action_id=action_id, fingerprint=seal) == "approved"
+    try:
+        assert call(putter, "idem_outbox_put", outbox="public.owned", type="t", aggregatetype="a", aggregateid=key, payload={})
+        action_id = value(conn, "SELECT idem_action_id(%s)", (key,))
+        assert rows(conn, "SELECT event, role, session_role FROM idem_event WHERE action_id = %s", (action_id,)) == [
+            ("proposed", "live_owner", "live_putter")]
+        seal = fingerprint(conn, action_id)
+        for session in (owner, putter):
+            assert sqlstate(call, session, "idem_approve", action_id=action_id, fingerprint=seal) == "42501"
+        assert call(third, "idem_approve", action_id=action_id, fingerprint=seal) == "approved"
+    finally:
+        for session in (owner, putter, third):
+            session.close()
+        conn.execute("""DROP TABLE owned; DROP FUNCTION live_asks; DROP OWNED BY live_owner, live_putter, live_third;
+            DROP ROLE live_owner, live_putter, live_third""")

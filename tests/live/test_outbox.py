@@ -82,6 +82,27 @@ def test_what_was_acked_and_rolled_back_is_not_passed_by(connect, outbox):
     assert [message.id for message in claim(relay, name, 20)] == [message.id for message in claimed]
 
 
+def test_a_relay_that_acks_and_claims_in_one_transaction_moves_on(connect, conn, outbox):
+    """Its looks do not pass all that it has delivered, while an old snapshot keeps that from being removed."""
+    name, relay, old = outbox(), connect(), connect(autocommit=False, isolation="repeatable read")
+    put_many(conn, name, *[(n, n) for n in range(800)])
+    value(old, f"SELECT count(*) FROM {name}")
+    claimed = claim(relay, name)
+    while claimed:
+        with relay.transaction():
+            assert ack(relay, name, claimed) == ["acked"] * 10
+            claimed = claim(relay, name)
+
+    def passed():
+        relay.execute("SELECT pg_stat_force_next_flush()")
+        return value(conn, "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relid = %s::regclass", (name,))
+    before = passed()
+    with relay.transaction():
+        relay.execute("SELECT pg_current_xact_id()")
+        assert claim(relay, name) == []
+    assert passed() - before < 400
+
+
 def test_time_is_the_clocks_also_late_in_a_transaction(connect, outbox):
     """Failure 69: now() would make the lease begin with the transaction."""
     name, writer = outbox(), connect(autocommit=False)

@@ -153,7 +153,7 @@ pub(super) fn refuse_under_compensation(call: &Call, parent: &Entry) -> Result<(
         return Ok(());
     }
     let Some(link) = compensation::live(call, parent.action_id)? else { return Ok(()) };
-    match ledger.find(link.action_id)? {
+    match ledger.find_now(link.action_id)? {
         Some(child) if is_open(child.action.state) => {
             Err(Error::new(Code::IllegalMove, "a compensation of the action is under way")
                 .detail(format!(
@@ -167,9 +167,14 @@ pub(super) fn refuse_under_compensation(call: &Call, parent: &Entry) -> Result<(
     }
 }
 
-/// Refuses another chance for a compensation that has been replaced.
-pub(super) fn refuse_second(call: &Call, action_id: Uuid) -> Result<()> {
-    match compensation::of(call, action_id)? {
+/// Refuses another chance for a compensation that has been replaced. Holds it from then on, so that none takes its place
+/// meanwhile.
+pub(super) fn refuse_second(call: &Call, entry: &Entry) -> Result<()> {
+    // One that has changed is looked at again before anything is stored.
+    if Ledger::open(call)?.lock(entry, true) != Changed::Done {
+        return Ok(());
+    }
+    match compensation::of(call, entry.action_id)? {
         Some(Link { is_live: false, .. }) => Err(refuse_replaced()),
         _ => Ok(()),
     }

@@ -29,7 +29,7 @@ fn moved(call: &Call, event: Event, brought: Brought) -> Result<Datum> {
     let did_not_happen = matches!(&event, Event::Decide(decide) if decide.verdict != Verdict::Applied);
     let check = |entry: &Entry, _: &Policy| {
         if another_chance {
-            refuse_second(call, action_id)?;
+            refuse_second(call, entry)?;
         }
         if did_not_happen { refuse_under_compensation(call, entry) } else { Ok(()) }
     };

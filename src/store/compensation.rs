@@ -1,7 +1,9 @@
 //! Which action compensates which: `idem_compensation`, one row a compensation.
 //!
 //! That an action has one live compensation at most rests on a unique index, on a column that names the parent as
-//! long as the compensation is the live one. Whoever writes here holds the parent's row in the ledger.
+//! long as the compensation is the live one. Whoever writes here holds the parent's row in the ledger, and that of the
+//! compensation whose place is taken. Holding them changes neither, so who holds them afterwards has to look as of that
+//! moment: an older snapshot of his would miss what was written.
 
 use idem_rules::action::Time;
 use idem_rules::error::{Code, Error, Result};
@@ -51,12 +53,12 @@ impl Link {
 
 /// The tie of the compensation `action_id`; `None` when it is none.
 pub fn of(call: &Call, action_id: Uuid) -> Result<Option<Link>> {
-    Ok(Table::open(call, &SPEC)?.find(0, &[Key(1, Bound::Uuid(action_id))]).map(Link::read))
+    Ok(Table::open(call, &SPEC)?.find_now(0, &[Key(1, Bound::Uuid(action_id))]).map(Link::read))
 }
 
 /// The tie of the compensation that stands for `parent_id`.
 pub fn live(call: &Call, parent_id: Uuid) -> Result<Option<Link>> {
-    Ok(Table::open(call, &SPEC)?.find(1, &[Key(1, Bound::Uuid(parent_id))]).map(Link::read))
+    Ok(Table::open(call, &SPEC)?.find_now(1, &[Key(1, Bound::Uuid(parent_id))]).map(Link::read))
 }
 
 /// Ties `action_id` to `parent_id`, in the place of `before`. False when another transaction is tying it just now.

@@ -101,6 +101,12 @@ impl Ledger {
         self.0.find(0, &[Key(1, Bound::Uuid(action_id))]).map(|row| Entry::read(row, action_id)).transpose()
     }
 
+    /// The row of `action_id` as it is at this moment, whatever the transaction sees.
+    pub fn find_now(&self, action_id: Uuid) -> Result<Option<Entry>> {
+        let row = self.0.find_now(0, &[Key(1, Bound::Uuid(action_id))]);
+        row.map(|row| Entry::read(row, action_id)).transpose()
+    }
+
     /// True while another transaction that has not ended yet inserts or changes the row of `action_id`.
     pub fn is_being_written(&self, action_id: Uuid) -> bool {
         self.0.is_being_written(0, &[Key(1, Bound::Uuid(action_id))])

@@ -8,13 +8,13 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::attempt::stored_text;
-use super::bind::refuse_foreign;
 use super::hold::{holding, refuse_unless_on};
-use super::relay::{NOT_ITS_ACTION, is_carrier};
+use super::relay::{NOT_ITS_ACTION, is_carrier, is_own};
 use super::{Judged, key_for_provider};
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Changed, Rows, Value};
 use crate::session;
+use crate::store::bound;
 use crate::store::apply::{apply, hold};
 use crate::store::history::Report;
 use crate::store::ledger::{Ledger, Outcome};
@@ -53,7 +53,7 @@ pub fn idem_outbox_claim(call: &Call) -> Result<Datum> {
     let outbox = Outbox::open(call, Privilege::Manage)?;
     let mut rows = Rows::begin(call)?;
     query::as_owner(outbox.table, || {
-        let found = candidates(&outbox, max);
+        let found = candidates(call, &outbox, max)?;
         let places = found.iter().map(Found::seq);
         let (first, last) = (places.clone().min().unwrap_or(0), places.max().unwrap_or(0));
         // Read now that the rows are locked.
@@ -88,10 +88,16 @@ pub fn idem_outbox_claim(call: &Call) -> Result<Datum> {
 }
 
 /// Locked messages that may be claimed, those that failed before at most half unless there is room.
-fn candidates(outbox: &Outbox, max: i64) -> Vec<Found> {
+fn candidates(call: &Call, outbox: &Outbox, max: i64) -> Result<Vec<Found>> {
     let now = server::clock();
     let (from, turn) = outbox.begin_claim(now);
     outbox.expire(now, 2 * max);
+    if !bound::sees(call, None)? {
+        let ledger = Ledger::open(call)?;
+        let found = outbox.some_ones(from, now, max, |action_id| is_own(call, &ledger, action_id))?;
+        outbox.mind_cursor(from, turn);
+        return Ok(found);
+    }
     // A claim that has no room for them leaves the time to the next one.
     let share = match rules::retried_share(max, turn) {
         share if share > 0 && outbox.cursor.is_time_for_retries(now) => share,
@@ -105,7 +111,7 @@ fn candidates(outbox: &Outbox, max: i64) -> Vec<Found> {
     }
     outbox.mind_cursor(from, turn);
     found.extend(new);
-    found
+    Ok(found)
 }
 
 /// Asks for the action that a message carries. `None`: there is no attempt for this claim, and the message has been put
@@ -124,8 +130,8 @@ fn start(
         outbox.bury(message, now, Some(server::text_datum(ACTION_FORGOTTEN)));
         return Ok(None);
     };
-    if refuse_foreign(call, entry.raw_tenant()).is_err() {
-        outbox.rest(message, rules::look_again(None, message.created_at(), now));
+    // Once more, now that the message is locked.
+    if !bound::sees(call, Some(entry.raw_tenant()))? {
         return Ok(None);
     }
     if !is_carrier(call, outbox, message, &entry)? {

@@ -14,6 +14,7 @@ use super::attempt::{Brought, move_action, no_check, response, same_transaction,
 use crate::server::query::{self, Privilege};
 use crate::server::{self, Call, Rows, Value};
 use crate::session;
+use crate::store::bound;
 use crate::store::history::{self, Report};
 use crate::store::ledger::{Entry, Ledger, Outcome};
 use crate::store::lineage;
@@ -32,6 +33,16 @@ pub(super) fn is_carrier(call: &Call, outbox: &Outbox, message: &Found, entry: &
     let action = &entry.action;
     Ok((action.flags.carried || action.state.is_terminal())
         && lineage::is_carrier(call, entry.action_id, message.id(), outbox.table)?)
+}
+
+/// Whether a message is for a relay that is bound to tenants: it names no action, or one of theirs. Where nothing is on
+/// record nobody knows.
+pub(super) fn is_own(call: &Call, ledger: &Ledger, action_id: Option<Uuid>) -> Result<bool> {
+    let Some(action_id) = action_id else { return Ok(true) };
+    match ledger.find(action_id)? {
+        Some(entry) => bound::sees(call, Some(entry.raw_tenant())),
+        None => bound::sees(call, None),
+    }
 }
 
 /// `idem_outbox_ack(outbox, id, claim_id, response, resource_id, external_request_id)`
@@ -326,12 +337,17 @@ pub fn idem_outbox_redrive(call: &Call) -> Result<Datum> {
     let mut rows = Rows::begin(call)?;
     query::as_owner(outbox.table, || {
         let mut outcomes = Vec::new();
+        let ledger = Ledger::open(call)?;
         for message in outbox.find(&ids) {
+            // Another tenant's looks like none.
+            if !is_own(call, &ledger, message.action_id())? {
+                continue;
+            }
             let word = match (message.message.dead && !message.message.delivered, skip) {
                 (false, _) => "not_dead",
                 (true, true) => {
                     if let Some(action_id) = message.carries()
-                        && let Some(entry) = Ledger::open(call)?.find(action_id)?
+                        && let Some(entry) = ledger.find(action_id)?
                         && is_carrier(call, &outbox, &message, &entry)?
                     {
                         let gone = (action_id, None);

@@ -126,6 +126,9 @@ struct Statements {
     renew: Statement,
     redrive: Statement,
     undelivered: Statement,
+    new_unlocked: Statement,
+    retried_unlocked: Statement,
+    chosen: Statement,
 }
 
 /// A message as a statement returned it.
@@ -427,6 +430,29 @@ impl Outbox {
         found(self.statements.retried.run(&[Some(server::time_datum(now)), Some(Datum::from(max))]))
     }
 
+    /// As [`Outbox::new_ones`] and [`Outbox::retried_ones`] together, new ones first, for a relay that not all messages are
+    /// for: `is_for` tells by the action that one names. The others are not locked, so nobody else is kept from them.
+    pub fn some_ones(
+        &self,
+        from: i64,
+        now: Time,
+        max: i64,
+        is_for: impl Fn(Option<Uuid>) -> Result<bool>,
+    ) -> Result<Vec<Found>> {
+        let (statements, now) = (&self.statements, Some(server::time_datum(now)));
+        let mut chosen = choose(max, &is_for, |limit| {
+            statements.new_unlocked.run(&[Some(Datum::from(from)), now, Some(Datum::from(limit))])
+        })?;
+        chosen.extend(choose(max - chosen.len() as i64, &is_for, |limit| {
+            statements.retried_unlocked.run(&[now, Some(Datum::from(limit))])
+        })?);
+        let found = found(statements.chosen.run(&[Some(query::uuids_datum(&chosen)), now]));
+        if let Some(first) = found.first() {
+            self.cursor.lower(first.seq());
+        }
+        Ok(found)
+    }
+
     /// Looks, now and then, where the cursor may stand.
     pub fn mind_cursor(&self, from: i64, turn: u64) {
         let cursor = &self.cursor;
@@ -557,6 +583,32 @@ pub struct Claiming {
     pub relay: Option<Datum>,
 }
 
+/// The first `max` messages that `is_for` takes, of those that `look` returns a number of. Asks for more while there are
+/// more.
+fn choose(
+    max: i64,
+    is_for: impl Fn(Option<Uuid>) -> Result<bool>,
+    look: impl Fn(i64) -> Vec<Values>,
+) -> Result<Vec<Uuid>> {
+    let (mut limit, mut chosen) = (max, Vec::new());
+    while max > 0 {
+        server::serve_interrupts();
+        let rows = look(limit);
+        chosen.clear();
+        for row in &rows {
+            if is_for(row.uuid(1))? {
+                chosen.extend(row.uuid(0));
+            }
+        }
+        if chosen.len() as i64 >= max || (rows.len() as i64) < limit {
+            break;
+        }
+        limit = limit.saturating_mul(4);
+    }
+    chosen.truncate(max.max(0) as usize);
+    Ok(chosen)
+}
+
 fn found(rows: Vec<Values>) -> Vec<Found> {
     rows.into_iter().map(Found::read).collect()
 }
@@ -583,6 +635,15 @@ impl Statements {
         // Said so that the planner does not take the index of undelivered messages by aggregate for a way to find others:
         // without statistics it looks small.
         let undelivered = "coalesce(delivered_at, 'infinity') = 'infinity'";
+        let new = format!(
+            "FROM ONLY {table} AS m WHERE m.seq >= $1 AND m.due_at IS NULL AND {free} $2) {first_of_its_own} \
+             ORDER BY m.seq LIMIT $3"
+        );
+        let retried = format!(
+            "FROM ONLY {table} AS m WHERE m.due_at <= $1 AND m.dead_at IS NULL AND {undelivered} AND {free} $1) \
+             {first_of_its_own} ORDER BY m.due_at LIMIT $2"
+        );
+        let and_lock = "FOR UPDATE OF m SKIP LOCKED";
         let delivered = "delivered_at = $3, due_at = $4, lease_expires_at = NULL, dead_at = NULL";
         Statements {
             insert: Statement::new(
@@ -607,19 +668,16 @@ impl Statements {
                     .to_owned(),
                 &[jsonb],
             ),
-            new: Statement::new(
+            new: Statement::new(format!("SELECT {COLUMNS} {new} {and_lock}"), &[big, time, big]),
+            new_unlocked: Statement::new(format!("SELECT m.id, m.action_id {new}"), &[big, time, big]),
+            retried: Statement::new(format!("SELECT {COLUMNS} {retried} {and_lock}"), &[time, big]),
+            retried_unlocked: Statement::new(format!("SELECT m.id, m.action_id {retried}"), &[time, big]),
+            chosen: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.seq >= $1 AND m.due_at IS NULL AND {free} $2) \
-                     {first_of_its_own} ORDER BY m.seq LIMIT $3 FOR UPDATE OF m SKIP LOCKED"
+                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.id = ANY ($1) AND coalesce(m.due_at, $2) <= $2 AND \
+                     m.dead_at IS NULL AND {undelivered} AND {free} $2) {first_of_its_own} ORDER BY m.seq {and_lock}"
                 ),
-                &[big, time, big],
-            ),
-            retried: Statement::new(
-                format!(
-                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.due_at <= $1 AND m.dead_at IS NULL AND {undelivered} \
-                     AND {free} $1) {first_of_its_own} ORDER BY m.due_at LIMIT $2 FOR UPDATE OF m SKIP LOCKED"
-                ),
-                &[time, big],
+                &[Uuids, time],
             ),
             first: Statement::new(
                 format!("SELECT seq FROM ONLY {table} WHERE seq >= $1 AND due_at IS NULL ORDER BY seq LIMIT 1"),

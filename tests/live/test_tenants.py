@@ -6,6 +6,7 @@ import uuid
 import pytest
 from psycopg import sql
 
+from messages import claim, put
 from sessions import Sessions, commit, reserve, row, rows, sqlstate, status, value
 
 
@@ -173,3 +174,34 @@ def test_bindings_travel_with_a_dump(shared_cluster, connect_fresh, fresh_dbname
     assert reserve(sessions(user=name), "k", tenant="acme").granted
     admin.execute(f"DROP OWNED BY {name}")
     sessions.close()
+
+
+def test_a_bound_relay_leaves_foreign_tenants_messages_to_others(connect, conn, roles, outbox, key):
+    """In an outbox that tenants share: it gets neither what carries a foreign action nor what tells of one, does not put
+    them off, does not lock them, and is not held up by them. Those without an action are anybody's."""
+    name, bell = outbox(), roles()
+    conn.execute(f"SELECT idem_grant('{bell}', 'relay'); GRANT SELECT, UPDATE, DELETE ON {name} TO {bell}")
+    bind(conn, bell, "bell")
+
+    def message(tenant, n, carries=True):
+        with conn.transaction():
+            got = reserve(conn, f"{key}/{tenant}/{n}/{carries}", tenant=tenant)
+            if not carries:
+                commit(conn, got)
+            return put(conn, name, action_id=got.action_id)
+    foreign = [message("acme", n, carries) for n in range(40) for carries in (True, False)]
+    own = [message("bell", 0), put(conn, name), message("bell", 1, carries=False)]
+    before = rows(conn, f"SELECT id, xmin, xmax, due_at FROM {name} WHERE id = ANY (%s) ORDER BY id", (foreign,))
+    relay, other = connect(user=bell, autocommit=False), connect()
+    assert [claim(relay, name, 1)[0].id for _ in own] == own and claim(relay, name) == []
+    assert value(relay, f"SELECT count(*) FROM idem_outbox_redrive('{name}', %s) WHERE outcome = 'missing'", (foreign,)) == 80
+    # While its transaction is open, all the others are to be had.
+    claimed = claim(other, name, 100, lease=0.2)
+    assert [message.id for message in claimed] == foreign
+    relay.rollback()
+    after = rows(conn, f"SELECT id, due_at FROM {name} WHERE id = ANY (%s) ORDER BY id", (foreign,))
+    assert after == [(message.id, message.due_at) for message in before]
+    # The same among those that failed before.
+    conn.execute(f"UPDATE {name} SET due_at = now() - interval '1 s', lease_expires_at = NULL")
+    relay.autocommit = True
+    assert {message.id for message in claim(relay, name)} == set(own)

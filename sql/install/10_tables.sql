@@ -77,7 +77,7 @@ CREATE INDEX idem_open_visit ON @extschema@.idem_open (queue, visit_at, due_at);
 CREATE INDEX idem_open_queue ON @extschema@.idem_open (queue, due_at);
 COMMENT ON INDEX @extschema@.idem_open_pkey IS 'One place for each action.';
 COMMENT ON TABLE @extschema@.idem_open IS 'Actions off the hot path, by what they wait for. A hint: the ledger''s row decides.';
-COMMENT ON COLUMN @extschema@.idem_open.queue IS 'approval, execution, lease, reconciliation, review or expiry.';
+COMMENT ON COLUMN @extschema@.idem_open.queue IS 'approval, execution, client (as execution, where nobody else has the request), lease, reconciliation, review or expiry.';
 COMMENT ON COLUMN @extschema@.idem_open.visit_at IS 'When the sweep has to look at it; NULL when it need not.';
 COMMENT ON INDEX @extschema@.idem_open_visit IS 'The order in which the sweep visits open actions, and reconcilers serve those that are due: by deadline.';
 COMMENT ON INDEX @extschema@.idem_open_queue IS 'The order in which the other queues are served.';

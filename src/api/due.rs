@@ -7,6 +7,7 @@ use idem_rules::expiry::Queue;
 use idem_rules::transition::{Decision, Event};
 use pgrx::pg_sys::Datum;
 
+use super::hold::holding;
 use super::key_for_provider;
 use super::pull::{Granted, Pull};
 use crate::server::{self, Call, Rows, Value};
@@ -24,10 +25,16 @@ pub fn idem_due(call: &Call) -> Result<Datum> {
             break;
         }
         pull.open.each_due(queue, server::clock(), |place| {
-            if pull.wants(&place) && (queue == Queue::Execution || may_repeat(call, &place)?) {
-                // Without its request nobody but its client can carry it out.
-                if let Some(entry) = pull.entry(&place)?.filter(|entry| entry.request().is_some()) {
+            if pull.wants(&place)
+                && (queue == Queue::Execution || may_repeat(call, &place)?)
+                && holding(call, place.tenant(), place.action_type())?.is_none()
+                && let Some(entry) = pull.entry(&place)?
+            {
+                if entry.request().is_some() {
                     granted.extend(pull.take(entry, Event::Reserve)?);
+                } else if queue == Queue::Execution {
+                    // Without its request nobody but its client can carry it out: the next call need not look at it.
+                    pull.open.leave_to_client(&place);
                 }
             }
             Ok(!pull.is_full(&granted))

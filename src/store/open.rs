@@ -203,6 +203,13 @@ impl OpenActions {
         }
     }
 
+    /// Puts an action where only its client comes for it. Does not wait; a change of the action puts it back.
+    pub fn leave_to_client(&self, place: &Place) {
+        let mut values = place.0.values.clone();
+        values.set_text(QUEUE, Some(Queue::Client.word()));
+        self.0.update(&place.0, &values);
+    }
+
     /// Takes a place away whose action is gone. True unless another transaction holds it.
     pub fn forget(&self, action_id: Uuid) -> bool {
         self.find(action_id).is_none_or(|row| self.0.delete(&row) != Changed::Busy)

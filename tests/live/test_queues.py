@@ -3,8 +3,8 @@
 import pytest
 
 from cluster import Cluster
-from sessions import (call, commit, end, in_background, outlive, reserve, resolve, row, rows, status, together, value,
-                      wait_for)
+from sessions import (call, commit, end, in_background, outlive, reserve, resolve, row, rows, status, sweep, together,
+                      value, wait_for, wait_until)
 
 NEXT = "SELECT * FROM idem_reconcile_next(%s)"
 DUE = "SELECT * FROM idem_due(%s)"
@@ -32,8 +32,8 @@ def dead(conn, key):
     return got
 
 
-def retryable(conn, key, **named):
-    got = reserve(conn, key, action_type="create", store_request=True, **named)
+def retryable(conn, key, store_request=True, **named):
+    got = reserve(conn, key, action_type="create", store_request=store_request, **named)
     assert end(conn, "idem_fail", got, proof="refused", retryable=True, retry_after_seconds=0) == "retryable"
     return got
 
@@ -237,3 +237,41 @@ def test_an_explicit_wait_of_the_owner_ends_with_the_reconciler(conn, connect_fr
     wait_for(conn, owner, "transactionid", "tuple")
     reconciler.commit()
     assert waiting.result(10) == "superseded"
+
+
+def queues(conn):
+    return dict(rows(conn, "SELECT queue, count(*) FROM idem_open GROUP BY queue"))
+
+
+def test_what_workers_cannot_be_granted_is_not_looked_at_by_each_call(conn):
+    """Actions whose request only their client has, ahead of one that anybody can carry out; and they go on with him."""
+    for n in range(50):
+        retryable(conn, f"client {n}", store_request=None)
+    retryable(conn, "worker")
+    assert [item.key for item in rows(conn, DUE, (1,))] == ["worker"]
+    assert queues(conn) == {"client": 50, "lease": 1}
+    got = reserve(conn, "client 7", action_type="create")
+    assert got.granted and end(conn, "idem_release", got) == "retryable"
+    assert queues(conn) == {"client": 49, "execution": 1, "lease": 1}
+    assert rows(conn, DUE, (1,)) == [] and queues(conn) == {"client": 50, "lease": 1}
+
+
+def test_an_approval_lapses_also_where_only_the_client_has_the_request(conn):
+    conn.execute("SELECT idem_register_action_type('pay', 'irreversible', approval_ttl => '0.3 s', distinct_approver => 'none')")
+    got = reserve(conn, "k", action_type="pay", store_request=False)
+    seal = value(conn, "SELECT fingerprint FROM idem_proposals")
+    assert call(conn, "idem_approve", action_id=got.action_id, fingerprint=seal) == "approved"
+    assert rows(conn, DUE, (1,)) == [] and queues(conn) == {"client": 1}
+    outlive(conn, value(conn, "SELECT approval_expires_at FROM idem_action"))
+    wait_until(lambda: sweep(conn).visited)
+    assert status(conn, "k").state == "rejected"
+
+
+def test_held_actions_do_not_keep_workers_from_others(conn):
+    for n in range(20):
+        retryable(conn, f"held {n}", tenant="held")
+    retryable(conn, "free")
+    call(conn, "idem_hold", scope="tenant", value="held", note="n")
+    assert [item.key for item in rows(conn, DUE, (1,))] == ["free"]
+    call(conn, "idem_unhold", scope="tenant", value="held")
+    assert [item.tenant for item in rows(conn, DUE, (1,))] == ["held"]

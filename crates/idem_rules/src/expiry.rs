@@ -94,6 +94,8 @@ pub enum Queue {
     Approval,
     /// Somebody to carry it out.
     Execution,
+    /// Its client: nobody else has its request.
+    Client,
     /// The end of its lease.
     Lease,
     /// A reconciler.
@@ -105,8 +107,15 @@ pub enum Queue {
 }
 
 /// Every queue.
-pub const QUEUES: [Queue; 6] =
-    [Queue::Approval, Queue::Execution, Queue::Lease, Queue::Reconciliation, Queue::Review, Queue::Expiry];
+pub const QUEUES: [Queue; 7] = [
+    Queue::Approval,
+    Queue::Execution,
+    Queue::Client,
+    Queue::Lease,
+    Queue::Reconciliation,
+    Queue::Review,
+    Queue::Expiry,
+];
 
 impl Queue {
     /// The word in the table.
@@ -114,6 +123,7 @@ impl Queue {
         match self {
             Queue::Approval => "approval",
             Queue::Execution => "execution",
+            Queue::Client => "client",
             Queue::Lease => "lease",
             Queue::Reconciliation => "reconciliation",
             Queue::Review => "review",

@@ -5,6 +5,8 @@ use idem_rules::transition::{
     Approve, Ask, Commit, Decide, Event, Evidence, Fail, Finding, Person, Proof, Resolve, Verdict,
 };
 
+use uuid::Uuid;
+
 use crate::stage::fresh;
 use crate::story::{Checked, Happening, Story};
 
@@ -22,7 +24,7 @@ impl Story<'_> {
             Finding::Ambiguous,
             Finding::PartiallyApplied,
         ][(choice >> 4) as usize % 6];
-        let (id, token) = (self.id(key), who.attempt_id);
+        let (id, token, held) = (self.id(key), who.attempt_id, self.is_held(key));
         let quoted = |text: Option<&str>| text.map_or("NULL".to_owned(), |text| format!("'{text}'"));
         let ending = |name: &str, more: &str| format!("SELECT {name}('{id}', '{token}'{more})::text");
         let person = |name: &str, more: &str| format!("SELECT {name}('{id}'{more}, note => 'because')::text");
@@ -63,10 +65,8 @@ impl Story<'_> {
                 self.compares(happening, &call, |_| Event::Renew(who, lease))
             }
             21 => self.compares(happening, &ending("idem_release", ""), |_| Event::Release(who)),
-            22..=24 => self.compares(happening, &ending("idem_dispatch", ""), |_| Event::Dispatch {
-                caller: who,
-                held: false,
-            }),
+            22..=24 => self
+                .compares(happening, &ending("idem_dispatch", ""), |_| Event::Dispatch { caller: who, held }),
             25..=26 => {
                 let more = format!(", '{}', resource_id => {}", finding.word(), quoted(resource));
                 let evidence = Evidence { caller: whoever, finding, resource_id: resource };
@@ -118,8 +118,33 @@ impl Story<'_> {
                 let name = if bit(8) { "idem_withdraw" } else { "idem_cancel" };
                 self.compares(happening, &person(name, ""), |_| Event::Withdraw)
             }
+            63 => self.proposes(happening),
             _ => Ok(()),
         }
+    }
+
+    fn proposes(&mut self, happening: Happening) -> Checked {
+        let Happening { key, choice, .. } = happening;
+        let ask = Ask {
+            fingerprint: self.fingerprint(key, choice % 16 == 2),
+            scheme: 1,
+            attempt_id: Uuid::nil(),
+            attempt_id_used: false,
+            lease: None,
+            ttl: None,
+            can_reconcile: false,
+            carried: false,
+            held: self.is_held(key),
+        };
+        let call = format!(
+            "SELECT decision || ' ' || granted || ' ' FROM idem_propose('{}', '{{\"n\": {}}}', tenant => '{}',
+                action_type => '{}')",
+            self.key(key),
+            if choice % 16 == 2 { 2 } else { 1 },
+            self.tenant(),
+            self.action_type(key),
+        );
+        self.compares(happening, &call, |_| Event::Propose(ask))
     }
 
     pub fn reserves(&mut self, happening: Happening) -> Checked {
@@ -141,17 +166,20 @@ impl Story<'_> {
             lease: short.then_some(20 * SECOND),
             ttl: None,
             can_reconcile,
-            carried: false,
-            held: false,
+            carried: known.row.as_ref().is_some_and(|row| row.flags.carried),
+            held: self.is_held(key),
         };
         let call = format!(
             "SELECT decision || ' ' || granted || ' ' || coalesce(attempt_id::text, '') FROM idem_reserve('{}',
-                '{{\"n\": {}}}', action_type => '{}', attempt_id => '{token}', lease_seconds => {},
-                can_reconcile => {can_reconcile})",
+                '{{\"n\": {}}}', tenant => '{}', action_type => '{}', attempt_id => '{token}', lease_seconds => {},
+                can_reconcile => {can_reconcile}, store_request => {})",
             self.key(key),
             if other { 2 } else { 1 },
+            self.tenant(),
             self.action_type(key),
             if short { "20" } else { "NULL" },
+            // Needed by whoever carries it out without having asked for it.
+            if bit(6) { "true" } else { "NULL" },
         );
         self.compares(happening, &call, |_| Event::Reserve(ask))
     }

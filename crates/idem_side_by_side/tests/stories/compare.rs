@@ -3,14 +3,24 @@
 use idem_rules::action::{Action, State};
 use idem_rules::error::Code;
 use idem_rules::policy::{Effect, Policies, Policy};
-use idem_rules::transition::{Answer, Event, Step};
+use idem_rules::transition::{Answer, Event, Step, Verdict};
 use idem_side_by_side::judged::judge;
 use idem_side_by_side::row;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use uuid::Uuid;
 
 use crate::stage::clock;
-use crate::story::{Checked, Happening, Story};
+use crate::story::{Checked, Happening, PARENTS, Story};
+
+/// What is known of a call besides the rules' part in it.
+#[derive(Default, Clone, Copy)]
+pub struct Besides {
+    /// It is refused with this SQLSTATE before the rules are asked.
+    pub refused: Option<&'static str>,
+    /// Words that stand for whatever the rules answer.
+    pub words: &'static [&'static str],
+}
 
 impl Story<'_> {
     /// Makes a call, asks the rules, and compares what was said and what is stored.
@@ -20,14 +30,22 @@ impl Story<'_> {
         call: &str,
         event: impl Fn(f64) -> Event<'a>,
     ) -> Checked {
+        self.compares_besides(happening, call, event, Besides::default()).map(drop)
+    }
+
+    /// The same; true when the call was not refused.
+    pub fn compares_besides<'a>(
+        &mut self,
+        happening: Happening,
+        call: &str,
+        event: impl Fn(f64) -> Event<'a>,
+        besides: Besides,
+    ) -> Result<bool, TestCaseError> {
         let Happening { key, session, .. } = happening;
         self.stage.steps.set(self.stage.steps.get() + 1);
         let (granted, current) = self.policies(key);
         let id = self.id(key);
-        let inside = self.open.as_ref().is_some_and(|open| open.session == session);
-        if let Some(open) = self.open.as_mut().filter(|_| inside) {
-            open.before.entry(key).or_insert_with(|| self.known[key].clone());
-        }
+        let inside = self.notes(session, key);
         let before = self.known[key].row.clone();
         let client = &mut self.stage.sessions[session];
         let earliest = clock(client);
@@ -47,13 +65,15 @@ impl Story<'_> {
             Event::Reserve(ask) => Some(ask.attempt_id),
             _ => None,
         };
+        let refused = code.is_some();
         let word = code
             .clone()
             .or_else(|| Some(said.as_ref().ok()?.split(' ').next()?.to_owned()))
             .unwrap_or_default();
-        let word = if word.len() == 36 { "a provider key" } else { &word }.to_owned();
+        let word = if word.len() == 36 { "a uuid" } else { &word }.to_owned();
         *self.stage.tally.entry(word).or_default() += 1;
-        let refused_before = self.refused_before_the_rules(key, inside, &event(0.0), &granted);
+        let refused_before =
+            besides.refused.or_else(|| self.refused_before_the_rules(key, inside, &event(0.0), &granted));
         let context = format!("{call}\nsaid {said:?}, code {code:?}, before {before:?}");
         if let Some(expected) = refused_before {
             prop_assert_eq!(code.as_deref(), Some(expected), "{}", context);
@@ -64,7 +84,10 @@ impl Story<'_> {
                 }
                 Ok(step) => {
                     prop_assert!(code.is_none(), "{}\nthe rules say {:?}", context, step.answer);
-                    self.compare_answer(&said.unwrap_or_default(), step.answer, token, &context)?;
+                    let said = said.unwrap_or_default();
+                    if !besides.words.contains(&&*said) {
+                        self.compare_answer(&said, step.answer, token, &context)?;
+                    }
                     let difference = judged.difference(before.as_ref(), stored.as_ref());
                     prop_assert!(difference.is_none(), "{}\n{}", context, difference.unwrap_or_default());
                     let ends = matches!(
@@ -77,15 +100,16 @@ impl Story<'_> {
                             | Event::Escalate
                             | Event::Decide(_)
                             | Event::Reopen
-                    );
+                            | Event::Carry { .. }
+                    ) && step.answer != Answer::Nothing;
                     self.enter(key, inside, step, (token, ends), stored.as_ref())?;
                 }
             }
         } else {
             self.stage.boundaries.set(self.stage.boundaries.get() + 1);
-            self.after_a_boundary(key);
+            self.after_a_boundary(session, key);
         }
-        if code.is_some() {
+        if refused {
             if inside {
                 self.forget(session);
             }
@@ -94,7 +118,7 @@ impl Story<'_> {
         } else {
             self.known[key].row = stored;
         }
-        Ok(())
+        Ok(!refused)
     }
 
     /// What the database refuses by itself, before the rules are asked.
@@ -108,7 +132,7 @@ impl Story<'_> {
         let known = &self.known[key];
         match (event, &known.row) {
             (Event::Dispatch { .. }, _) if inside => Some(Code::ActiveTransaction.sqlstate()),
-            (Event::Reserve(ask), Some(row)) if row.fingerprint == ask.fingerprint => {
+            (Event::Reserve(ask) | Event::Propose(ask), Some(row)) if row.fingerprint == ask.fingerprint => {
                 let owner = match row.state {
                     State::Started => row.attempt_id,
                     State::Unknown if row.reconcile_lease_expires_at.is_some() => row.reconcile_id,
@@ -116,6 +140,11 @@ impl Story<'_> {
                 };
                 (inside && owner.is_some() && owner == known.granted_here)
                     .then_some(Code::WrongState.sqlstate())
+            }
+            (Event::Decide(decide), Some(_)) if decide.verdict != Verdict::Applied => {
+                let child = self.known.get(key + PARENTS).filter(|child| key < PARENTS && child.tied);
+                let open = child.and_then(|child| child.row.as_ref());
+                open.is_some_and(|row| !row.state.is_terminal()).then_some(Code::IllegalMove.sqlstate())
             }
             (Event::Commit(_), Some(row)) if row.state == State::Started => {
                 let here = inside && row.attempt_id == known.granted_here;
@@ -188,9 +217,9 @@ impl Story<'_> {
     }
 
     /// On a boundary either answer is right: the history is read as it stands.
-    pub fn after_a_boundary(&mut self, key: usize) {
+    pub fn after_a_boundary(&mut self, session: usize, key: usize) {
         let id = self.id(key);
-        let rows = self.stage.observer.query(
+        let rows = self.stage.sessions[session].query(
             "SELECT attempt_id, reconciling FROM idem_attempt WHERE action_id = $1 ORDER BY n",
             &[&id],
         );

@@ -5,20 +5,24 @@
 
 mod calls;
 mod compare;
+mod compensating;
 mod every;
+mod pulling;
+mod relaying;
 mod stage;
 mod story;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::env;
 use std::time::SystemTime;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::relaying::{empty_outboxes, make_outboxes};
 use crate::stage::{SESSIONS, Stage, TYPES, connect, register};
-use crate::story::{Known, Story, happening};
+use crate::story::{ACTIONS, Known, Story, happening};
 
 /// Calls in a story.
 const LENGTH: usize = 150;
@@ -36,6 +40,7 @@ fn server_and_rules_say_the_same() {
     for name in TYPES {
         register(&mut observer, name, 60);
     }
+    make_outboxes(&mut observer);
     let sessions = (0..SESSIONS).map(|_| connect()).collect();
     let (steps, boundaries, stories) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let stage = RefCell::new(Stage {
@@ -47,6 +52,7 @@ fn server_and_rules_say_the_same() {
         policies: HashMap::new(),
         tally: BTreeMap::new(),
         run: now,
+        held: BTreeSet::new(),
     });
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let mut bytes = [0; 32];
@@ -59,7 +65,12 @@ fn server_and_rules_say_the_same() {
         for session in &mut stage.sessions {
             session.batch_execute("ROLLBACK").expect("rolls back");
         }
-        let known = vec![Known::default(); 3];
+        empty_outboxes(&mut stage.observer);
+        for name in std::mem::take(&mut stage.held) {
+            let call = format!("SELECT idem_unhold('action_type', '{name}')");
+            stage.observer.batch_execute(&call).expect("lets go");
+        }
+        let known = vec![Known::default(); ACTIONS];
         let mut story = Story { stage: &mut stage, number, first_type, known, open: None };
         for happening in happenings {
             story.happens(happening)?;

@@ -1,7 +1,7 @@
 //! The server that stories are played on, and what is the same for all of them.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::env;
 use std::time::SystemTime;
 
@@ -27,6 +27,8 @@ pub struct Stage {
     /// How often each answer was given and each refusal made.
     pub tally: BTreeMap<String, u64>,
     pub run: u128,
+    /// Types that are held.
+    pub held: BTreeSet<&'static str>,
 }
 
 pub fn connect() -> Client {

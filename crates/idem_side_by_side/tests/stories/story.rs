@@ -15,6 +15,12 @@ use uuid::Uuid;
 
 use crate::stage::{SESSIONS, Stage, TYPES, connect, fresh, register};
 
+/// Actions of a story that stand for themselves.
+pub const PARENTS: usize = 3;
+
+/// All actions of a story: each of the first has a compensation, in the same order.
+pub const ACTIONS: usize = 2 * PARENTS;
+
 /// What happens next: which call, by which session, for which action, by whom, with which choice.
 #[derive(Debug, Clone, Copy)]
 pub struct Happening {
@@ -27,8 +33,15 @@ pub struct Happening {
 
 pub fn happening() -> impl Strategy<Value = Happening> {
     let who = prop_oneof![6 => Just(0usize), 2 => Just(1), 1 => Just(2), 1 => Just(99)];
-    (0u8..48, 0..SESSIONS, 0usize..3, who, any::<u32>())
-        .prop_map(|(what, session, key, who, choice)| Happening { what, session, key, who, choice })
+    // The actions come first, their compensations after them.
+    let key = prop_oneof![4 => 0..PARENTS, 1 => PARENTS..ACTIONS];
+    (0u8..66, 0..SESSIONS, key, who, any::<u32>()).prop_map(|(what, session, key, who, choice)| Happening {
+        what,
+        session,
+        key,
+        who,
+        choice,
+    })
 }
 
 /// What is known of one action.
@@ -43,6 +56,8 @@ pub struct Known {
     pub granted_here: Option<Uuid>,
     /// The last fence that was handed out; 0 once time was made to pass for it.
     pub fence: i64,
+    /// It is tied to what it compensates.
+    pub tied: bool,
 }
 
 /// A transaction that a session has open, and what was known before it.
@@ -65,8 +80,13 @@ pub struct Story<'a> {
 pub type Checked = Result<(), TestCaseError>;
 
 impl Story<'_> {
+    /// A story's tenant is its own, and so are the queues that are asked for it.
+    pub fn tenant(&self) -> String {
+        format!("{:x}/{}", self.stage.run, self.number)
+    }
+
     pub fn key(&self, n: usize) -> String {
-        format!("{:x}/{}/{n}", self.stage.run, self.number)
+        n.to_string()
     }
 
     pub fn action_type(&self, n: usize) -> &'static str {
@@ -74,12 +94,12 @@ impl Story<'_> {
     }
 
     pub fn id(&self, n: usize) -> Uuid {
-        action_id("", &self.key(n))
+        action_id(&self.tenant(), &self.key(n))
     }
 
     pub fn fingerprint(&self, n: usize, other: bool) -> [u8; 32] {
         let request: &[u8] = if other { br#"{"n":2}"# } else { br#"{"n":1}"# };
-        action_fingerprint(&request_fingerprint(request), self.action_type(n), "", None, None)
+        action_fingerprint(&request_fingerprint(request), self.action_type(n), &self.tenant(), None, None)
     }
 
     pub fn policies(&mut self, n: usize) -> (Policy, Policy) {
@@ -106,20 +126,42 @@ impl Story<'_> {
         Caller { attempt_id, earlier: self.known[happening.key].ended.iter().any(earlier) }
     }
 
+    pub fn is_held(&self, n: usize) -> bool {
+        self.stage.held.contains(self.action_type(n))
+    }
+
+    /// Remembers what was known of an action before a session's open transaction changes it. True when it has one open.
+    pub fn notes(&mut self, session: usize, key: usize) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| open.session == session) else { return false };
+        open.before.entry(key).or_insert_with(|| self.known[key].clone());
+        true
+    }
+
+    /// True when another session's open transaction has changed or locked the action, or what it stands in relation to.
+    fn is_busy(&self, session: usize, key: usize) -> bool {
+        let related = |of: &usize| of % PARENTS == key % PARENTS;
+        self.open.as_ref().is_some_and(|open| open.session != session && open.before.keys().any(related))
+    }
+
     pub fn happens(&mut self, happening: Happening) -> Checked {
         let Happening { what, session, key, choice, .. } = happening;
-        // Whoever wrote holds the row: others would wait for it.
-        let busy =
-            self.open.as_ref().is_some_and(|open| open.session != session && open.before.contains_key(&key));
         match what {
             40 => self.begin(session),
             41 => self.ends(session, choice)?,
-            42 | 44.. => self.time_passes(key, choice),
+            42 | 44..48 => self.time_passes(key, choice),
             43 if choice % 8 == 0 => self.changes(key, choice),
             43 => self.sweeps(session)?,
             // What ends a story comes more rarely, or most of them would be short.
             33 | 34 | 38 | 39 if choice % 4 != 0 => {}
-            _ if busy => {}
+            48 => self.holds(key, choice),
+            49 if choice % 8 == 0 => self.restores(session)?,
+            // Whoever wrote holds the row: others would wait for it.
+            _ if self.is_busy(session, key) => {}
+            50 | 51 => self.compensates(happening)?,
+            // One that compensates nothing yet is begun by its compensation only.
+            _ if key >= PARENTS && !self.known[key].tied => {}
+            52..58 if key < PARENTS => self.relays(happening)?,
+            58..63 => self.pulls(happening)?,
             _ => self.calls(happening)?,
         }
         Ok(())
@@ -181,6 +223,9 @@ impl Story<'_> {
         let seconds = [1.0, 20.0, 59.0, 61.0, 120.0, 300.0, 3700.0][choice as usize % 7];
         let id = self.id(key);
         row::passes(&mut self.stage.observer, id, seconds).expect("time passes");
+        if key < PARENTS {
+            self.time_passes_in_outbox(key, seconds);
+        }
         self.known[key].row = row::action(&mut self.stage.observer, id).expect("a row");
         self.known[key].fence = 0;
     }

@@ -143,7 +143,7 @@ crash: setup
 		$(VENV)/bin/python tests/crash/run.py --kill $$kill --rounds $(ROUNDS) || exit 1; done
 
 mutants: setup
-	@$(VENV)/bin/python tests/mutants.py
+	@$(VENV)/bin/python tests/mutants/run.py
 
 # IDEM_MODEL=word takes only the settings whose name contains the word.
 model:

@@ -14,7 +14,8 @@ use pgrx::pg_sys::Datum;
 use uuid::{Builder, Uuid};
 
 use super::attempt::{Brought, move_action};
-use crate::server::query::{self, Privilege};
+use crate::server::query;
+use crate::server::user_table::{self, Privilege};
 use crate::server::{self, Call, Rows, Value};
 use crate::session;
 use crate::store::lineage::{self, Direction};
@@ -24,8 +25,8 @@ use crate::store::outbox::{self, Content, New, Options, Outbox};
 pub fn idem_register_outbox(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_create_outbox()");
     let table = call.table(0).ok_or_else(|| call.null(0))?;
-    let name = query::qualified_name(table)?;
-    if !query::owns(table) {
+    let name = user_table::qualified_name(table)?;
+    if !user_table::owns(table) {
         return Err(Error::new(Code::NotAllowed, format!("must be owner of table {name}"))
             .hint("Only its owner makes a table an outbox and chooses its options."));
     }

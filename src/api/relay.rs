@@ -11,7 +11,8 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use super::attempt::{Brought, move_action, no_check, response, same_transaction, stored_text};
-use crate::server::query::{self, Privilege};
+use crate::server::query;
+use crate::server::user_table::Privilege;
 use crate::server::{self, Call, Rows, Value};
 use crate::session;
 use crate::store::bound;

@@ -20,6 +20,7 @@ mod scan;
 mod shared;
 mod statement;
 mod table;
+pub mod user_table;
 mod values;
 mod version;
 mod xact;
@@ -37,8 +38,8 @@ pub use table::{Changed, Row, Table, serialization};
 pub use values::{Values, json_of, json_time, text_datum, time_datum, uuid_datum};
 pub use version::reserve_setting_names;
 pub use xact::{
-    End, Tick, assign_transaction_id, clock, encoding, force_sync_commit, has_transaction_id, in_subtransaction,
-    is_current_transaction, oldest_running, on_transaction_end, random_fraction,
+    End, Tick, assign_transaction_id, clock, encoding, force_sync_commit, has_transaction_id,
+    in_subtransaction, is_current_transaction, oldest_running, on_transaction_end, random_fraction,
     random_uuid, refuse_read_only, repeatable_read, serve_interrupts, session_user_name, take_in_changes,
     tick, time_text,
 };

@@ -143,12 +143,6 @@ fn start(
         put_away(outbox, message, over, now);
         return Ok(None);
     }
-    if hold(call, &ledger, &entry)? != Changed::Done {
-        // Somebody else is at the action: the message stays as it is, and the next claim looks again.
-        return Ok(None);
-    }
-    // Read now that nothing can be waited for any more.
-    let now = server::clock();
     let judged = Judged::read(call, &entry.action, &entry.action_type()?)?;
     let attempt_id = server::random_uuid();
     let held = holding(call, entry.raw_tenant(), entry.raw_action_type())?;
@@ -164,7 +158,17 @@ fn start(
         carried: false,
         held: held.is_some(),
     };
-    let step = match transition(Some(&entry.action), &Event::Reserve(ask), judged.policies(), now) {
+    let judge = |now| transition(Some(&entry.action), &Event::Reserve(ask), judged.policies(), now);
+    let mut now = now;
+    // What changes the action is decided again when nothing can be waited for any more.
+    if judge(now).is_ok_and(|step| step.next.is_some()) {
+        if hold(call, &ledger, &entry)? != Changed::Done {
+            // Somebody else is at the action: the message stays as it is, and the next claim looks again.
+            return Ok(None);
+        }
+        now = server::clock();
+    }
+    let step = match judge(now) {
         Ok(step) => step,
         // One action that cannot be had must not keep the others' relay from working.
         Err(error) => {

@@ -130,7 +130,7 @@ impl<'a> Pull<'a> {
             carried: entry.action.flags.carried,
             held: hold.is_some(),
         });
-        let Some((step, now)) = self.judge(&entry, &event, &judged, true)? else { return Ok(None) };
+        let Some((step, now)) = self.judge(&entry, &event, &judged)? else { return Ok(None) };
         let decision = match step.answer {
             Answer::Decided(decision, _) if decision.owns() => Some(decision),
             _ => None,
@@ -154,15 +154,9 @@ impl<'a> Pull<'a> {
     }
 
     /// The step that `event` leads to and its time; `None` when it changes nothing. Decided again once this transaction
-    /// has an id, which is not taken in vain: a caller that finds nothing comes again and again. For a grant it has the row
-    /// and its place by then; what others have is theirs.
-    fn judge(
-        &self,
-        entry: &Entry,
-        event: &Event,
-        judged: &Judged,
-        grants: bool,
-    ) -> Result<Option<(Step, Time)>> {
+    /// has an id, which is not taken in vain: a caller that finds nothing comes again and again, and has the row
+    /// and its place; what others have is theirs.
+    fn judge(&self, entry: &Entry, event: &Event, judged: &Judged) -> Result<Option<(Step, Time)>> {
         let at = |now| match transition(Some(&entry.action), event, judged.policies(), now) {
             Err(error) if error.code == Code::Held => Ok(None),
             Err(error) => Err(error),
@@ -172,7 +166,7 @@ impl<'a> Pull<'a> {
             return Ok(None);
         }
         server::assign_transaction_id();
-        if grants && hold(self.call, &self.ledger, entry)? != Changed::Done {
+        if hold(self.call, &self.ledger, entry)? != Changed::Done {
             return Ok(None);
         }
         at(server::clock())
@@ -249,7 +243,7 @@ impl<'a> Pull<'a> {
         server::serve_interrupts();
         let Some(judged) = self.judged(entry)? else { return Ok(true) };
         let visit = Event::Visit { open_children: false };
-        let Some((step, now)) = self.judge(entry, &visit, &judged, false)? else { return Ok(true) };
+        let Some((step, now)) = self.judge(entry, &visit, &judged)? else { return Ok(true) };
         let changed =
             apply(self.call, &self.ledger, entry, &step, Outcome::default(), Report::default(), now)?;
         Ok(changed != Changed::Busy)

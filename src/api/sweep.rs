@@ -244,6 +244,8 @@ impl Sweep<'_> {
         let changed = match step.answer {
             Answer::Nothing => return Ok(kept.map_or(Visited::NotDue, Visited::Kept)),
             Answer::Remove => ledger.remove(entry),
+            // Somebody has its place, and a sweep waits for nobody.
+            _ if OpenActions::open(self.call)?.hold(entry.action_id) != Changed::Done => Changed::Busy,
             _ => apply(self.call, ledger, entry, &step, Outcome::default(), Report::default(), now)?,
         };
         match changed {

@@ -9,10 +9,9 @@ use super::count;
 use super::history::{self, Report};
 use super::ledger::{Entry, Ledger, Outcome};
 use super::open::OpenActions;
-use crate::server::{self, Call, Changed};
+use crate::server::{Call, Changed};
 
-/// Holds an action's row and its place, without waiting. What gives permission is decided after that: with the time read
-/// before a wait, a lease could be over when it is given.
+/// Holds an action's row and its place, without waiting: what is decided after that need not wait to be stored.
 pub fn hold(call: &Call, ledger: &Ledger, entry: &Entry) -> Result<Changed> {
     Ok(match ledger.lock(entry, false) {
         Changed::Done => OpenActions::open(call)?.hold(entry.action_id),
@@ -20,7 +19,7 @@ pub fn hold(call: &Call, ledger: &Ledger, entry: &Entry) -> Result<Changed> {
     })
 }
 
-/// Stores what `step` says about `entry`. Without [`Changed::Done`] nothing was stored.
+/// Stores what `step` says about `entry`. Without [`Changed::Done`] nothing was stored, and all has to be decided again.
 pub fn apply(
     call: &Call,
     ledger: &Ledger,
@@ -40,10 +39,12 @@ pub fn apply(
     // An ended action may hold a place for its retention, whatever the clock says by now.
     if place.is_some() || open(before, now).is_some() || before.state.is_terminal() {
         let open_actions = OpenActions::open(call)?;
-        let at_once = open_actions.set(entry.action_id, place, entry.tenant(), entry.action_type_datum())?;
-        // A lease from before the wait may be over. Hardly ever: see `hold`.
-        if !at_once && after.fence > before.fence {
-            return Err(server::serialization());
+        let set = |place| open_actions.set(entry.action_id, place, entry.tenant(), entry.action_type_datum());
+        if !set(place)? {
+            // No decision survives a wait: a lease could be over by now. From here on the place is this transaction's.
+            ledger.put_back(entry)?;
+            set(open(before, now))?;
+            return Ok(Changed::Busy);
         }
     }
     if after.attempt > before.attempt {

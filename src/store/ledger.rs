@@ -204,6 +204,15 @@ impl Ledger {
         self.0.update(&entry.row, &values)
     }
 
+    /// Takes back what this transaction has put in the place of `entry`.
+    pub fn put_back(&self, entry: &Entry) -> Result<()> {
+        let row = self.0.find(0, &[Key(1, Bound::Uuid(entry.action_id))]);
+        match row.map(|row| self.0.update(&row, &entry.row.values)) {
+            Some(Changed::Done) => Ok(()),
+            _ => Err(Error::new(Code::Corrupted, "the row of a held action has changed")),
+        }
+    }
+
     /// Removes the row, without waiting.
     pub fn remove(&self, entry: &Entry) -> Changed {
         self.0.delete(&entry.row)

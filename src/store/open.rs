@@ -117,8 +117,8 @@ impl OpenActions {
         }
     }
 
-    /// Makes sure, without waiting, that [`OpenActions::set`] will not have to wait for a sweep whose transaction goes on.
-    /// The caller holds the ledger's row.
+    /// Holds an action's place without waiting, so that [`OpenActions::set`] will hardly have to wait for a sweep whose
+    /// transaction goes on. Not [`Changed::Done`] where somebody has it.
     pub fn hold(&self, action_id: Uuid) -> Changed {
         match self.find(action_id) {
             Some(row) => self.0.lock(&row, false),

@@ -137,8 +137,10 @@ def test_a_claim_survives_a_crash_whatever_synchronous_commit_says(connect, conn
     name, relay = outbox(), connect()
     request(conn, name, key)
     relay.execute("SET synchronous_commit = off")
-    claim(relay, name)
-    assert value(relay, "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
+    with relay.transaction():
+        claim(relay, name)
+        written = value(relay, "SELECT pg_current_wal_insert_lsn()")
+    assert value(relay, "SELECT pg_current_wal_flush_lsn() > %s::pg_lsn", (written,))
 
 
 # Retention

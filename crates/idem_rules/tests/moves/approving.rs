@@ -239,6 +239,20 @@ fn approval_is_for_one_version_of_the_policy() {
 }
 
 #[test]
+fn an_approval_under_another_policy_is_asked_for_again_by_whoever_comes() {
+    let (one, two) = (version(1), version(2));
+    let policies = Policies { granted: &one, current: &two };
+    // Those too who could not start it: who only proposes, and who finds that a message carries it.
+    let carried = Ask { carried: true, ..ask(1) };
+    for event in [Event::Reserve(ask(1)), Event::Reserve(carried), Event::Propose(ask(1))] {
+        let step = transition(Some(&approved(&one)), &event, policies, T0).unwrap();
+        assert_eq!(decision(&step), Decision::AwaitingApproval);
+        let row = step.next.unwrap();
+        assert_eq!((row.state, row.policy_version), (State::Proposed, 2));
+    }
+}
+
+#[test]
 fn approval_is_asked_for_again_where_nothing_was_sent() {
     let (one, two) = (version(1), version(2));
     let released = moved(&started(&one), &Event::Release(caller(1)), &one, T0);

@@ -95,13 +95,12 @@ impl Story<'_> {
     pub fn relays(&mut self, happening: Happening) -> Checked {
         let Happening { what, session, key, .. } = happening;
         let message = self.message(session, key);
-        match (what, message) {
-            (52 | 53, None) => self.puts(happening),
-            (54 | 55, Some(message)) => self.claims(happening, &message),
-            (56, Some(message)) => self.acks(happening, &message),
-            (57, Some(message)) if message.message.dead => self.skips(happening, &message),
-            (57, Some(message)) => self.nacks(happening, &message),
-            _ => Ok(()),
+        match message {
+            None => self.puts(happening),
+            Some(message) if message.message.dead && what % 2 == 0 => self.skips(happening, &message),
+            Some(message) if message.claim_id.is_none() || what < 54 => self.claims(happening, &message),
+            Some(message) if what < 56 => self.acks(happening, &message),
+            Some(message) => self.nacks(happening, &message),
         }
     }
 

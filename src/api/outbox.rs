@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use idem_rules::action::SECOND;
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::identity::check_text;
-use idem_rules::jsonb::is_object;
+use idem_rules::jsonb::{Encoding, is_object};
+use idem_rules::look::{Member, objects};
 use idem_rules::outbox::order_lock;
 use idem_rules::transition::{Answer, Event};
 use pgrx::pg_sys::Datum;
@@ -86,21 +87,24 @@ pub fn idem_outbox_put_many(call: &Call) -> Result<Datum> {
     let messages = call.stored(1).ok_or_else(|| call.null(1))?;
     let outbox = Outbox::open(call, Privilege::Insert)?;
     let mut rows = Rows::begin(call)?;
-    let parts = query::as_owner(outbox.table, || Ok(outbox.explode(messages)))?;
-    let mut aggregates = Vec::new();
-    for (n, part) in parts.iter().enumerate() {
-        let aggregateid = check_parts(part).map_err(|error| Error {
-            message: format!("message {}: {}", n + 1, error.message).into(),
-            ..error
-        })?;
-        aggregates.push(aggregateid);
-    }
-    let mut put = Put::begin(call, &outbox, aggregates.iter().map(String::as_str));
+    let document = call.jsonb(1).ok_or_else(|| call.null(1))?;
     let mut ids = Vec::new();
-    if parts.iter().all(|part| part.datum(5).is_none()) {
-        ids.extend(parts.iter().map(|_| message_id()));
+    if let Some(aggregates) = plain(document.bytes)? {
+        let put = Put::begin(call, &outbox, aggregates.iter().copied());
+        ids.extend(aggregates.iter().map(|_| message_id()));
         query::as_owner(outbox.table, || outbox.insert_many(messages, &ids))?;
+        put.finish()?;
     } else {
+        let parts = query::as_owner(outbox.table, || Ok(outbox.explode(messages)))?;
+        let mut aggregates = Vec::new();
+        for (n, part) in parts.iter().enumerate() {
+            let aggregateid = check_parts(part).map_err(|error| Error {
+                message: format!("message {}: {}", n + 1, error.message).into(),
+                ..error
+            })?;
+            aggregates.push(aggregateid);
+        }
+        let mut put = Put::begin(call, &outbox, aggregates.iter().map(String::as_str));
         // In one order for everybody, so that two batches cannot wait for each other's actions.
         let mut order: Vec<usize> = (0..parts.len()).collect();
         order.sort_by_key(|n| parts[*n].uuid(5));
@@ -113,12 +117,44 @@ pub fn idem_outbox_put_many(call: &Call) -> Result<Datum> {
             ids.push(linked.id);
             put.messages.push((content, linked));
         }
+        put.finish()?;
     }
-    put.finish()?;
     for id in ids {
         rows.add([Value::Uuid(id)])?;
     }
     Ok(rows.end())
+}
+
+/// The aggregateids of messages that need no closer look: right as they stand, and without an action. `None` where one of
+/// them is otherwise.
+fn plain(messages: &[u8]) -> Result<Option<Vec<&str>>> {
+    if server::encoding() != Encoding::Utf8 {
+        return Ok(None);
+    }
+    let Some(messages) = objects(messages)? else { return Ok(None) };
+    let mut aggregates = Vec::with_capacity(messages.len());
+    for message in messages {
+        let name = |name| match message.member(name)? {
+            Member::String(text) => {
+                let text = std::str::from_utf8(text).ok();
+                Ok(text.filter(|text| check_name(name, Some(text)).is_ok()))
+            }
+            _ => Ok(None),
+        };
+        let (Some(_), Some(_), Some(aggregateid)) =
+            (name("type")?, name("aggregatetype")?, name("aggregateid")?)
+        else {
+            return Ok(None);
+        };
+        if message.member("payload")? == Member::Missing
+            || !matches!(message.member("headers")?, Member::Missing | Member::Object)
+            || message.member("action_id")? != Member::Missing
+        {
+            return Ok(None);
+        }
+        aggregates.push(aggregateid);
+    }
+    Ok(Some(aggregates))
 }
 
 fn content(part: &server::Values) -> Content {

@@ -9,26 +9,26 @@ use crate::error::{Code, Error, Result};
 use crate::number::push_numeric;
 
 const COUNT: u32 = 0x0FFF_FFFF;
-const SCALAR: u32 = 0x1000_0000;
-const OBJECT: u32 = 0x2000_0000;
-const ARRAY: u32 = 0x4000_0000;
-const KINDS: u32 = 0x7000_0000;
+pub(crate) const SCALAR: u32 = 0x1000_0000;
+pub(crate) const OBJECT: u32 = 0x2000_0000;
+pub(crate) const ARRAY: u32 = 0x4000_0000;
+pub(crate) const KINDS: u32 = 0x7000_0000;
 
 const LENGTH: u32 = 0x0FFF_FFFF;
 const IS_OFFSET: u32 = 0x8000_0000;
 
 /// A varlena is shorter than this, so places in it cannot overflow.
-const MAX_BYTES: u32 = 1 << 30;
+pub(crate) const MAX_BYTES: u32 = 1 << 30;
 
 /// Strings up to this length are copied at a fixed cost.
 const SHORT: usize = 16;
 
-const STRING: u32 = 0x0000_0000;
+pub(crate) const STRING: u32 = 0x0000_0000;
 const NUMERIC: u32 = 0x1000_0000;
 const FALSE: u32 = 0x2000_0000;
 const TRUE: u32 = 0x3000_0000;
-const NULL: u32 = 0x4000_0000;
-const CONTAINER: u32 = 0x5000_0000;
+pub(crate) const NULL: u32 = 0x4000_0000;
+pub(crate) const CONTAINER: u32 = 0x5000_0000;
 
 /// The encoding of the database, as far as the canonical text depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,17 +119,17 @@ pub fn append_canonical(out: &mut Vec<u8>, bytes: &[u8], encoding: Encoding) -> 
 
 /// A value in the data of a container.
 #[derive(Clone, Copy)]
-struct Entry {
-    kind: u32,
-    start: u32,
-    end: u32,
+pub(crate) struct Entry {
+    pub(crate) kind: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
 }
 
 /// The entries of a container not yet read. Places count from the first byte of the document.
-struct Entries {
+pub(crate) struct Entries {
     /// Where the next entry word stands.
     next: u32,
-    left: u32,
+    pub(crate) left: u32,
     /// Where the data begin, where the next value begins, and where the container ends.
     base: u32,
     at: u32,
@@ -137,7 +137,8 @@ struct Entries {
 }
 
 impl Entries {
-    fn next(&mut self, bytes: &[u8]) -> Result<Entry> {
+    /// The next one; there must be one left.
+    pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<Entry> {
         let entry = word(bytes, self.next as usize)?;
         // An entry has its length, or, each 32nd, its end counted from the base.
         let from = if entry & IS_OFFSET != 0 { self.base } else { self.at };
@@ -190,7 +191,7 @@ impl Reader<'_> {
             return self.walk(start);
         }
         // A bare scalar is kept as the one element of an array that says so.
-        let (header, mut entries) = self.entries(0, end)?;
+        let (header, mut entries) = entries(self.bytes, 0, end)?;
         if header != ARRAY | SCALAR | 1 {
             return Err(broken());
         }
@@ -264,7 +265,7 @@ impl Reader<'_> {
 
     /// Reads a container's header; for an object also its entries, since they decide the order.
     fn open(&mut self, entry: Entry) -> Result<()> {
-        let (header, mut entries) = self.entries(aligned(entry.start), entry.end)?;
+        let (header, mut entries) = entries(self.bytes, aligned(entry.start), entry.end)?;
         match header & KINDS {
             ARRAY => {
                 self.out.push(b'[');
@@ -279,18 +280,6 @@ impl Reader<'_> {
             _ => return Err(broken()),
         }
         Ok(())
-    }
-
-    fn entries(&self, start: u32, end: u32) -> Result<(u32, Entries)> {
-        let header = word(self.bytes, start as usize)?;
-        let count = u64::from(header & COUNT);
-        let left = if header & OBJECT != 0 { 2 * count } else { count };
-        let base = u64::from(start) + 4 + 4 * left;
-        if base > u64::from(end) {
-            return Err(broken());
-        }
-        let base = base as u32;
-        Ok((header, Entries { next: start + 4, left: left as u32, base, at: base, end }))
     }
 
     /// All names come before all values; both in PostgreSQL's order, which is by length first.
@@ -359,6 +348,19 @@ impl Reader<'_> {
     }
 }
 
+/// A container's header and its entries.
+pub(crate) fn entries(bytes: &[u8], start: u32, end: u32) -> Result<(u32, Entries)> {
+    let header = word(bytes, start as usize)?;
+    let count = u64::from(header & COUNT);
+    let left = if header & OBJECT != 0 { 2 * count } else { count };
+    let base = u64::from(start) + 4 + 4 * left;
+    if base > u64::from(end) {
+        return Err(broken());
+    }
+    let base = base as u32;
+    Ok((header, Entries { next: start + 4, left: left as u32, base, at: base, end }))
+}
+
 fn check_encoding(text: &[u8], encoding: Encoding) -> Result<()> {
     let message = match encoding {
         Encoding::Utf8 if std::str::from_utf8(text).is_ok() => return Ok(()),
@@ -371,20 +373,20 @@ fn check_encoding(text: &[u8], encoding: Encoding) -> Result<()> {
 }
 
 /// The bytes of a string; its place was checked against its container's end.
-fn text(bytes: &[u8], (start, end): (u32, u32)) -> &[u8] {
+pub(crate) fn text(bytes: &[u8], (start, end): (u32, u32)) -> &[u8] {
     &bytes[start as usize..end as usize]
 }
 
 /// Numbers and containers begin at multiples of four, counted from the first byte of the document; the
 /// bytes skipped belong to the entry.
-fn aligned(place: u32) -> u32 {
+pub(crate) fn aligned(place: u32) -> u32 {
     place.next_multiple_of(4)
 }
 
-fn word(bytes: &[u8], at: usize) -> Result<u32> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Result<u32> {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word)).ok_or_else(broken)
 }
 
-fn broken() -> Error {
+pub(crate) fn broken() -> Error {
     Error::new(Code::Corrupted, "a stored document is not readable as jsonb")
 }

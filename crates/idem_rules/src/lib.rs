@@ -20,6 +20,7 @@ pub mod identity;
 pub mod inbox;
 pub mod jsonb;
 pub mod lease;
+pub mod look;
 pub mod number;
 pub mod outbox;
 pub mod policy;

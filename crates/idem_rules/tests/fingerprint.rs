@@ -2,10 +2,13 @@
 
 mod jsonb_encode;
 
+use std::collections::BTreeMap;
+
 use idem_rules::document::canonical_from_text;
 use idem_rules::error::Code;
 use idem_rules::fingerprint::request_fingerprint;
 use idem_rules::jsonb::{Encoding, Kind, append_canonical, canonical_from_jsonb, is_container, kind};
+use idem_rules::look::{Member, objects};
 use jsonb_encode::{Dice, Doc, canonical, container, ecmascript, encode, nest, numeric, spelled};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -32,6 +35,29 @@ fn digest(document: &str) -> String {
 
 fn doc(document: &str) -> Doc {
     serde_json::from_str::<serde_json::Value>(document).unwrap().into()
+}
+
+#[test]
+fn a_look_is_into_arrays_of_objects_only() {
+    for other in ["{}", "1", "null", "[1]", "[{}, []]", "[{}, \"a\"]"] {
+        assert!(objects(&encode(&doc(other))).unwrap().is_none(), "{other}");
+    }
+    assert!(objects(&encode(&doc("[]"))).unwrap().unwrap().is_empty());
+}
+
+/// Each 32nd entry of a container says where it ends, not how long it is.
+#[test]
+fn a_look_finds_the_last_of_many() {
+    let members = |n: u32| (0..100).map(|m| (format!("m{m}"), Doc::Text(format!("{n}/{m}")))).collect();
+    let bytes = encode(&Doc::Array((0..100).map(|n| Doc::Object(members(n))).collect()));
+    for (n, object) in objects(&bytes).unwrap().unwrap().iter().enumerate() {
+        for m in [0, 31, 32, 64, 99] {
+            assert_eq!(
+                object.member(&format!("m{m}")).unwrap(),
+                Member::String(format!("{n}/{m}").as_bytes())
+            );
+        }
+    }
 }
 
 /// SHA-256 over RFC 8785 text, computed elsewhere.
@@ -338,6 +364,40 @@ proptest! {
                 prop_assert_eq!(out, b"kept");
                 let expected = [Code::Corrupted, Code::Unsupported, Code::InvalidParameter];
                 prop_assert!(expected.contains(&error.code));
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_finds_what_stands_under_a_name(
+        elements in vec(btree_map("[a-d]{0,2}", document(), 0..4), 0..4),
+        name in "[a-d]{0,2}",
+    ) {
+        let object = |members: &BTreeMap<String, Doc>| Doc::Object(members.clone().into_iter().collect());
+        let bytes = encode(&Doc::Array(elements.iter().map(object).collect()));
+        let found = objects(&bytes).unwrap().unwrap();
+        prop_assert_eq!(found.len(), elements.len());
+        for (found, members) in found.iter().zip(&elements) {
+            let expected = match members.get(&name) {
+                None | Some(Doc::Null) => Member::Missing,
+                Some(Doc::Text(text)) => Member::String(text.as_bytes()),
+                Some(Doc::Object(_)) => Member::Object,
+                Some(_) => Member::Other,
+            };
+            prop_assert_eq!(found.member(&name).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_look_into_any_bytes_ends(doc in document(), damage in vec(any::<(u16, u8)>(), 0..8)) {
+        let mut bytes = encode(&Doc::Array(vec![Doc::Object(vec![("a".into(), doc)])]));
+        let length = bytes.len();
+        for (at, byte) in damage {
+            bytes[usize::from(at) % length] = byte;
+        }
+        if let Ok(Some(found)) = objects(&bytes) {
+            for object in found {
+                let _ = (object.member("a"), object.member(""));
             }
         }
     }

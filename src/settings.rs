@@ -204,8 +204,17 @@ pub fn batch_size() -> i32 {
     BATCH_SIZE.get()
 }
 
+/// The names in `pg_idem.databases`, `*` among them.
+pub fn databases() -> Vec<String> {
+    let list = DATABASES.get().unwrap_or_default();
+    list.to_string_lossy()
+        .split(',')
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
 /// True when `pg_idem.databases` names `database`, or all.
 pub fn covers(database: &str) -> bool {
-    let list = DATABASES.get().unwrap_or_default();
-    list.to_string_lossy().split(',').map(str::trim).any(|name| name == "*" || name == database)
+    databases().iter().any(|name| name == "*" || name == database)
 }

@@ -69,7 +69,7 @@ impl Pace {
 /// The launcher's life.
 pub fn launch() {
     let mut paces: HashMap<Database, Pace> = HashMap::new();
-    let mut refused = false;
+    let (mut refused, mut missed) = (false, Vec::new());
     loop {
         let naptime = settings::naptime();
         // Also the longest time that a new database is not noticed.
@@ -82,6 +82,7 @@ pub fn launch() {
             continue;
         }
         let databases = background::databases();
+        say_what_is_missing(&databases, &mut missed);
         paces.retain(|database, _| {
             databases.iter().any(|(known, name)| known == database && settings::covers(name))
         });
@@ -108,6 +109,20 @@ pub fn launch() {
             refused = visit == Visit::Refused;
         }
     }
+}
+
+/// Tells the log which names in the setting no database has: a typing error would keep a database from being visited, and
+/// nobody would notice. `said` are those that were missing the last time.
+fn say_what_is_missing(databases: &[(Database, String)], said: &mut Vec<String>) {
+    let mut missing = settings::databases();
+    missing.retain(|name| name != "*" && databases.iter().all(|(_, known)| known != name));
+    for name in missing.iter().filter(|name| !said.contains(name)) {
+        let line = format!(
+            "pg_idem launcher: pg_idem.databases has the name {name:?}, and there is no such database"
+        );
+        server::log(Error::new(Code::Success, line).hint("It is visited as soon as there is one."));
+    }
+    *said = missing;
 }
 
 /// A worker's life: batches until nothing is left, or until it has to go.

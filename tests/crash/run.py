@@ -96,7 +96,7 @@ class Crash:
         self.shared.command(RUN, self.cluster.port, lazy)
         self.wait(lambda: self.counts()[0] - before[0] >= ACKNOWLEDGED, "the clients do not get on")
         time.sleep(self.random.random() * 0.2)
-        self.wait(lambda: sum(slot.read()[0] for slot in self.shared.slots()) > IN_FLIGHT, "nobody calls", 5)
+        self.wait(lambda: sum(slot.read()[0] for slot in self.shared.slots()) > IN_FLIGHT, "nobody calls", 60)
         killed = getattr(self, f"kill_{self.kill}")()
         self.rest()
         after = self.counts()
@@ -212,7 +212,7 @@ class Crash:
         slots = [slot.read() for slot in self.shared.slots()]
         return sum(slot[2] for slot in slots), sum(slot[3] for slot in slots)
 
-    def wait(self, happened, otherwise, seconds=30):
+    def wait(self, happened, otherwise, seconds=60):
         deadline = time.monotonic() + seconds
         while not happened():
             for n, pid in self.pids.items():

@@ -15,12 +15,12 @@ RUN = Path(__file__).resolve().parent.parent / "crash/run.py"
 
 def crash(*arguments):
     """The run's exit status and what it printed."""
-    done = subprocess.run([sys.executable, RUN, *arguments], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([sys.executable, RUN, *arguments], capture_output=True, text=True, timeout=900)
     assert done.returncode in (0, 1) and not done.stderr, done.stdout[-2000:] + done.stderr
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("kill, rounds", [("postmaster", 20), ("primary", 3), ("backend", 8), ("client", 8)])
+@pytest.mark.parametrize("kill, rounds", [("postmaster", 20), ("primary", 3), ("backend", 20), ("client", 20)])
 def test_no_promise_is_broken(capsys, kill, rounds):
     """Journals, provider, business rows and ledger agree after each round; in the end nothing is open."""
     status, said = crash("--kill", kill, "--rounds", str(rounds))

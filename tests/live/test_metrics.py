@@ -182,7 +182,8 @@ def test_a_bound_role_reads_nothing_of_other_tenants(conn, key):
 
 
 def test_without_preload_the_rest_is_counted(connect_fresh, key):
-    """NULL is said, not 0, about what nobody counts; the exact ones count all the same."""
+    """NULL is said, not 0, about what nobody counts; the exact ones count all the same. Failure 125: no lock is touched that
+    is not there."""
     conn = connect_fresh()
     got = reserve(conn, key)
     end(conn, "idem_mark_unknown", got)

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from sessions import commit, end, outlive, reserve, row, rows, value, wait_until
 from working import complaints, conn, connect, workers  # noqa: F401  (fixtures)
-from working import becomes, dead, inside, patiently, seen, state
+from working import PATIENCE, becomes, dead, inside, patiently, seen, state
 
 
 # What it does
@@ -21,11 +21,11 @@ def test_a_dead_attempt_becomes_unknown_and_stands_in_the_views(conn):
     conn.execute("SELECT idem_register_action_type('t', 'deduplicated_creation', resolve_deadline => '0.2 s')")
     got = dead(conn, "k", action_type="t", lease_seconds=0.3)
     assert state(conn, "k") == "started"
-    wait_until(lambda: rows(conn, "SELECT FROM idem_unresolved WHERE key = 'k'"), timeout=3)
+    wait_until(lambda: rows(conn, "SELECT FROM idem_unresolved WHERE key = 'k'"))
     late = value(conn, "SELECT max(at) - %s FROM idem_event", (got.lease_expires_at,)) or value(
         conn, "SELECT clock_timestamp() - %s", (got.lease_expires_at,))
-    assert 0 <= late.total_seconds() < 2
-    wait_until(lambda: rows(conn, "SELECT FROM idem_overdue WHERE key = 'k' AND state = 'unknown'"), timeout=3)
+    assert 0 <= late.total_seconds() < PATIENCE, "that of one visit; naptime is nothing here"
+    wait_until(lambda: rows(conn, "SELECT FROM idem_overdue WHERE key = 'k' AND state = 'unknown'"))
     assert row(conn, "SELECT outcome FROM idem_attempts").outcome == "lapsed"
 
 
@@ -51,14 +51,13 @@ def test_a_row_that_commits_late_is_still_visited(connect, conn, last):
 def test_retention(conn):
     """Scrubbed after the ttl, gone after the tombstone's; what has not ended stays."""
     conn.execute("SELECT idem_register_action_type('t', 'read_only', effect => 'local', lease => '0.05 s', "
-                 "ttl => '0.5 s', tombstone_ttl => '1 s')")
+                 "ttl => '0.5 s', tombstone_ttl => '3 s')")
     end(conn, "idem_mark_unknown", reserve(conn, "open", action_type="t"))
     got = reserve(conn, "k", action_type="t", store_request=True)
     commit(conn, got, response={"n": 1}, resource_id="r")
-    wait_until(lambda: rows(conn, "SELECT FROM idem_action WHERE key = 'k' AND state = 'x'"), timeout=4)
-    kept = row(conn, "SELECT request, response, resource_id FROM idem_action WHERE key = 'k'")
-    assert kept == (None, None, None)
-    wait_until(lambda: not rows(conn, "SELECT FROM idem_action WHERE key = 'k'"), timeout=4)
+    emptied = "SELECT request, response, resource_id FROM idem_action WHERE key = 'k' AND state = 'x'"
+    assert wait_until(lambda: rows(conn, emptied)) == [(None, None, None)]
+    wait_until(lambda: not rows(conn, "SELECT FROM idem_action WHERE key = 'k'"))
     assert state(conn, "open") == "unknown"
     done = row(conn, "SELECT * FROM idem_worker_status")
     assert done.scrubbed == done.removed == 1 and done.visited >= 2 and done.last_error is None
@@ -74,10 +73,11 @@ def test_a_backlog_goes_in_batches(connect, conn):
         assert commit(conn, reserve(conn, f"busy {len(progress)} {value(conn, 'SELECT random()')}")) == "committed"
         progress.add(done := value(conn, "SELECT unknown FROM idem_worker_status"))
         return done >= 20000
-    wait_until(finished, timeout=30)
+    wait_until(finished, timeout=120)
     assert len(progress) > 3
-    steps = [later - earlier for earlier, later in zip(sorted(progress), sorted(progress)[1:])]
-    assert max(steps) <= 5000, "batches are as long as pg_idem.batch_size says"
+    # A batch is one transaction.
+    longest = value(conn, "SELECT max(n) FROM (SELECT count(*) AS n FROM idem_action WHERE state = 'u' GROUP BY xmin::text) AS b")
+    assert longest <= int(value(conn, "SHOW pg_idem.batch_size"))
     assert value(conn, "SELECT count(*) FROM idem_unresolved") == 20000
 
 
@@ -108,22 +108,12 @@ def test_its_status_is_for_those_who_may_read(conn, connect):
         conn.execute("DROP OWNED BY reader; DROP ROLE reader, nobody")
 
 
-def test_the_launcher_holds_nothing_back(conn):
-    """It stands under its own name, in no database, and has no xmin whenever anybody looks."""
-    for _ in range(200):
-        [launcher] = rows(conn, "SELECT * FROM pg_stat_activity WHERE backend_type = 'pg_idem launcher'")
-        assert launcher.datname is None and launcher.state != "idle in transaction"
-        held = launcher.backend_xmin or launcher.backend_xid
-        if not held:
-            break
-    assert not held, "the launcher keeps a snapshot"
-
-
 # Databases come and go
 
 
-def test_databases_can_be_copied_renamed_and_dropped(workers, complaints):
-    """While one of them has more dead attempts than a visit can do; each within four seconds."""
+def test_databases_can_be_copied_renamed_and_dropped(workers, complaints, conn):
+    """Failure 78: while one of them has more dead attempts than a visit can do; each within four seconds."""
+    neighbour = conn
     name, other, third = 'shop "one"', "Shop two", "shop, three"
     workers.createdb(name)
     with workers.connect() as admin:
@@ -139,9 +129,10 @@ def test_databases_can_be_copied_renamed_and_dropped(workers, complaints):
             workers.createdb(name)
             patiently(admin, "DROP DATABASE {}", name)
         # A worker that was on its way there may be turned away, or ended; none is sent again.
-        admin.execute("SELECT pg_sleep(0.3)")
+        seen(neighbour)
         said = complaints()
-        admin.execute("SELECT pg_sleep(0.5)")
+        for _ in range(20):
+            seen(neighbour)
         assert complaints() == said and len(said) <= 20
 
 
@@ -163,7 +154,7 @@ def test_an_owner_who_is_no_superuser_can_drop(workers):
 
 
 def test_a_locked_database_does_not_keep_the_others_waiting(workers, connect, conn):
-    """Nobody can enter a database while it is renamed, copied or moved, and that can take long."""
+    """Nobody can enter a database while it is renamed, copied or moved, and that can take long. Failure 93."""
     workers.createdb("locked")
     with workers.connect() as admin:
         wait_until(lambda: rows(conn, "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_idem launcher'"))
@@ -171,8 +162,9 @@ def test_a_locked_database_does_not_keep_the_others_waiting(workers, connect, co
             admin.execute("ALTER DATABASE locked RENAME TO locked_still")
             dead(conn, "k")
             seen(conn)
-            becomes(conn, "k", "unknown", timeout=15)
+            becomes(conn, "k", "unknown")
         admin.execute("DROP DATABASE locked_still WITH (FORCE)")
+    assert "signal 9" not in workers.log(), "who waits at the door is asked to leave, not killed: that would end everybody"
 
 
 def test_databases_made_in_a_loop(workers, complaints):
@@ -258,6 +250,6 @@ def test_any_schema_and_encoding(workers, encoding, schema):
                 conn.execute(sql.SQL("CREATE SCHEMA {0}; CREATE EXTENSION pg_idem SCHEMA {0}; SET search_path = {0}")
                              .format(place))
                 dead(conn, "k")
-                becomes(conn, "k", "unknown", timeout=4)
+                becomes(conn, "k", "unknown")
         finally:
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

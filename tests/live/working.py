@@ -1,5 +1,7 @@
 """A server whose background worker is at work, for the tests of the worker: fixtures and a few words."""
 
+import time
+
 import psycopg
 import pytest
 from psycopg import sql
@@ -52,18 +54,17 @@ def inside(cluster, name, **kw):
 
 def seen(conn):
     """The worker's visit that began after now has ended."""
-    before = value(conn, "SELECT clock_timestamp()")
-    wait_until(lambda: value(conn, "SELECT last_visit_at > %s FROM idem_worker_status", (before,)), timeout=6)
-    before = value(conn, "SELECT clock_timestamp()")
-    wait_until(lambda: value(conn, "SELECT last_visit_at > %s FROM idem_worker_status", (before,)), timeout=6)
+    for _ in range(2):
+        before = value(conn, "SELECT clock_timestamp()")
+        wait_until(lambda: value(conn, "SELECT last_visit_at > %s FROM idem_worker_status", (before,)), timeout=60)
 
 
 def state(conn, key):
     return value(conn, "SELECT state FROM idem_actions WHERE key = %s", (key,))
 
 
-def becomes(conn, key, expected, timeout=6):
-    wait_until(lambda: state(conn, key) == expected, timeout)
+def becomes(conn, key, expected):
+    wait_until(lambda: state(conn, key) == expected, timeout=60)
 
 
 def dead(conn, key, **named):
@@ -72,9 +73,14 @@ def dead(conn, key, **named):
 
 
 def patiently(conn, statement, *names):
-    """The statement ends within PATIENCE."""
-    statement = sql.SQL(statement).format(*map(sql.Identifier, names))
-    began = value(conn, "SELECT clock_timestamp()")
-    conn.execute(statement)
-    took = value(conn, "SELECT clock_timestamp() - %s", (began,)).total_seconds()
-    assert took < PATIENCE, statement
+    """The statement ends within PATIENCE, or on a machine that is busy with other things within that and what making and
+    dropping a database takes there by itself."""
+    def duration(*statements):
+        began = time.monotonic()
+        for each in statements:
+            conn.execute(each)
+        return time.monotonic() - began
+
+    took = duration(sql.SQL(statement).format(*map(sql.Identifier, names)))
+    assert took < PATIENCE or took < PATIENCE + duration(
+        "CREATE DATABASE nobodys TEMPLATE template0 ALLOW_CONNECTIONS false", "DROP DATABASE nobodys"), statement

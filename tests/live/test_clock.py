@@ -77,10 +77,10 @@ def test_the_clock_obeys(conn, clock):
 def test_a_payment_is_granted_once(conn, clock, step):
     """Whatever the clock does, the lease of a payment that may have been sent ends in unknown, never in a grant."""
     key = f"payment {step}"
-    got = reserve(conn, key, action_type="payment", lease_seconds=2)
+    got = reserve(conn, key, action_type="payment", lease_seconds=60)
     clock.step_to(step)
     again = reserve(conn, key, action_type="payment")
-    assert not again.granted and again.decision == ("pending" if step < 2 else "unknown" if step <= DAY else "review")
+    assert not again.granted and again.decision == ("pending" if step < 60 else "unknown" if step <= DAY else "review")
     sweep(conn)
     clock.step_to(0)
     assert not reserve(conn, key, action_type="payment").granted
@@ -134,6 +134,30 @@ def test_the_sweep_after_a_step_back(conn, clock):
     wait_until(lambda: sweep(conn) and status(conn, "left behind").state == "unknown")
 
 
+@pytest.mark.parametrize("offset", [600, -600, YEAR])
+def test_the_clients_clock_does_not_count(server, clock, conn, offset):
+    """Failure 113: a program whose clock is wrong passes lengths of time, and what it gets counts by the server's."""
+    cluster, _ = server
+    env = {**cluster.env(), "LD_PRELOAD": str(FAKETIME), "FAKETIME": f"{offset:+d}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    script = r"""
+        \set there `date +%s`
+        SELECT :there - extract(epoch FROM clock_timestamp());
+        SELECT action_id, attempt_id, extract(epoch FROM lease_expires_at - clock_timestamp()) AS lease
+        FROM idem_reserve('client ' || :offset, '{}', action_type => 'payment', lease_seconds => 100) \gset
+        SELECT :lease;
+        SELECT extract(epoch FROM idem_renew(:'action_id', :'attempt_id', 200) - clock_timestamp());
+        SELECT retry_after_seconds FROM idem_reserve('client ' || :offset, '{}', action_type => 'payment', wait_seconds => 0.2);
+        SELECT extract(epoch FROM lease_expires_at - clock_timestamp()) FROM idem_status('client ' || :offset);
+    """
+    done = subprocess.run([cluster.bindir / "psql", "-X", "-qAt", "-v", "ON_ERROR_STOP=1", "-v", f"offset={offset}"],
+                          input=script, text=True, capture_output=True, env=env)
+    assert done.returncode == 0, done.stderr
+    wrong, lease, renewed, wait, left = map(float, done.stdout.split())
+    assert abs(wrong - offset) < 30, "the program's clock is another one, else nothing below would mean anything"
+    assert 70 < lease <= 100 and 170 < renewed <= 200 and 140 < left <= 200
+    assert 0 < wait <= 200
+
+
 @pytest.fixture
 def working():
     """A server of its own, with the worker."""
@@ -151,13 +175,13 @@ def test_nothing_is_scrubbed_after_a_jump(working):
                 before = value(conn, "SELECT visits FROM (SELECT last_visit_at AS visits FROM idem_worker_status) AS s")
                 wait_until(lambda: value(conn, "SELECT last_visit_at FROM idem_worker_status") != before)
 
-        conn.execute("SELECT idem_register_action_type('brief', 'idempotent_mutation', ttl => '1 hour', tombstone_ttl => '1 hour')")
+        conn.execute("SELECT idem_register_action_type('brief', 'idempotent_mutation', ttl => '1 hour', tombstone_ttl => '1 day')")
         for key, named in (("usual", {}), ("brief", {"action_type": "brief"})):
             commit(conn, reserve(conn, key, lease_seconds=0.01, **named), response={"kept": True})
         visited()
         clock.step_to(YEAR)
         reserve(conn, "dead", lease_seconds=0.01)
-        wait_until(lambda: status(conn, "dead").state == "unknown")
+        wait_until(lambda: status(conn, "dead").state == "unknown", timeout=60)
         for _ in range(5):
             visited()
         stored = "SELECT key, state::text, response FROM idem_action WHERE key IN ('brief', 'usual') ORDER BY key"

@@ -229,6 +229,8 @@ def test_replay_only(sessions, key):
     conn, token = sessions(), new_token()
     done, open_one, lost = (reserve(conn, f"{key}/{name}") for name in ("done", "open", "lost"))
     free = reserve(conn, f"{key}/free", attempt_id=token)
+    conn.execute("SELECT idem_register_action_type('mode marks', 'deduplicated_creation', marks_dispatch => true)")
+    marking = reserve(conn, f"{key}/marking", action_type="mode marks")
     commit(conn, done, response={"n": 1})
     end(conn, "idem_mark_unknown", lost)
     set_mode(sessions, "replay_only")
@@ -241,10 +243,13 @@ def test_replay_only(sessions, key):
     assert commit(conn, open_one) == "committed"
     assert end(conn, "idem_release", free) == "retryable"
     assert sqlstate(reserve, conn, f"{key}/free") == "ID008"
+    assert rows(conn, "SELECT * FROM idem_due(100)") == []
+    assert sqlstate(end, conn, "idem_dispatch", marking) == "ID008", "granted before, not sent yet"
     assert reserve(conn, f"{key}/lost", can_reconcile=True).decision == "reconcile"
     set_mode(sessions, "on")
     heard(conn, "on")
     assert reserve(conn, f"{key}/new").granted
+    assert end(conn, "idem_dispatch", marking)
 
 
 def test_off(sessions, key):
@@ -272,12 +277,16 @@ def test_with_off_the_worker_stays_away(sessions, key):
     """It comes every 20 ms otherwise: a dead attempt stays as it is, and is worked off once the mode is on again."""
     conn = sessions()
     set_mode(sessions, "off")
-    wait_until(lambda: not rows(conn, "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_idem worker'"))
-    last = value(conn, "SELECT last_visit_at FROM idem_worker_status")
-    outlive(conn, value(conn, "SELECT clock_timestamp() + interval '0.5 s'"))
-    assert value(conn, "SELECT last_visit_at FROM idem_worker_status") == last
+    last_visit = "SELECT last_visit_at FROM idem_worker_status"
+
+    def stays_away():
+        """For half a second; one may have been on its way before."""
+        last = value(conn, last_visit)
+        outlive(conn, value(conn, "SELECT clock_timestamp() + interval '0.5 s'"))
+        return value(conn, last_visit) == last and last
+    last = wait_until(stays_away, timeout=30)
     set_mode(sessions, "on")
-    wait_until(lambda: value(conn, "SELECT last_visit_at FROM idem_worker_status") != last)
+    wait_until(lambda: value(conn, last_visit) != last)
 
 
 def test_no_session_is_exempt(sessions):

@@ -34,16 +34,17 @@ class Cluster:
     settings    lines for postgresql.conf; True and False become on and off
     preload     whether shared_preload_libraries names pg_idem
     initdb      further arguments of initdb; the last of two for one thing counts
+    env         further environment variables of initdb and of the server
     """
 
-    def __init__(self, pg_config=None, settings=None, preload=True, initdb=()):
+    def __init__(self, pg_config=None, settings=None, preload=True, initdb=(), env=None):
         self.pg_config = pg_config or os.environ.get("PG_CONFIG", "pg_config")
         self.bindir = Path(_output([self.pg_config, "--bindir"]))
         self.dir = Path(tempfile.mkdtemp(prefix="pg_idem-", dir="/tmp"))
         self.data = self.dir / "data"
         self.port = None
         # A test may add to it before the start.
-        self.server_env = _server_env()
+        self.server_env = {**_server_env(), **(env or {})}
         self._server = None
         # For callers without a `with`, and for those that are interrupted before they reach one.
         atexit.register(self.close)
@@ -52,7 +53,7 @@ class Cluster:
         subprocess.run(
             [self.bindir / "initdb", "--pgdata", self.data, "--username", SUPERUSER, "--auth", "trust",
              "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync", *initdb],
-            check=True, cwd=self.dir, stdout=subprocess.DEVNULL, env=_server_env(), **_owner())
+            check=True, cwd=self.dir, stdout=subprocess.DEVNULL, env=self.server_env, **_owner())
         # Not in postgresql.auto.conf, so that a test's ALTER SYSTEM has the last word.
         self._configure({
             "shared_preload_libraries": "pg_idem" if preload else "",

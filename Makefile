@@ -7,20 +7,23 @@
 #   make demo            the same set-up, then the demonstration on a throw-away cluster
 #   make lint            formatting, clippy, the install script, licences of dependencies
 #   make bench           the benchmark
-#   make versions        the SQL suite and the races on PostgreSQL 16 and 18, and pg_upgrade between them
+#   make versions        the SQL suite and the races on PostgreSQL 16, 17 and 18, and pg_upgrade from 16 to 18
 #   make crash           500 rounds of killing each of postmaster, primary, backends and clients under load (ROUNDS=…)
 #   make soak            the worker for 100,000 cycles, and a backlog of 1,000,000 dead attempts
 #   make freeze          keep the install script of this version in sql/released
 #   make mutants         break each rule once and see that a test notices
 #   make model           every order of events in worlds larger than those of make test
 #
-# PG=16 takes another major version from Debian's directories, PG_CONFIG=/path/to/pg_config any other server.
+# PG=17 takes another major version from Debian's directories, or where this Debian has none from scripts/servers.txt;
+# PG_CONFIG=/path/to/pg_config any other server.
 
 PG ?= 15
-PG_CONFIG ?= /usr/lib/postgresql/$(PG)/bin/pg_config
+# Asked when used, not before: on a fresh machine pg_config appears while `make test` runs.
+PG_CONFIG ?= $(shell debian=/usr/lib/postgresql/$(PG)/bin/pg_config; \
+	test -x $$debian || scripts/servers.sh --unpacked $(PG) 2>/dev/null || echo $$debian; \
+	test ! -x $$debian || echo $$debian)
 export PG PG_CONFIG
 
-# Asked when used, not before: on a fresh machine pg_config appears while `make test` runs.
 MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
 PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
@@ -129,7 +132,7 @@ bench: setup
 	@bench/run
 
 versions: setup
-	@scripts/versions.sh "16 18" sql races
+	@scripts/versions.sh "16 17 18" sql races
 	@$(VENV)/bin/python scripts/test.py upgrade
 
 soak: setup

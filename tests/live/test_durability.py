@@ -43,6 +43,20 @@ def test_an_open_grant_is_flushed(flushes, key):
     assert all(flushes(lambda conn: reserve(conn, f"{key}{next(numbers)}")))
 
 
+def test_a_claimed_action_is_flushed(flushes, lazy, key):
+    """A relay that forgets a claim with its attempt would send again."""
+    numbers = iter(range(100))
+    with lazy.connect() as conn:
+        conn.execute("CREATE SCHEMA IF NOT EXISTS app; SELECT idem_create_outbox('app.claimed')")
+
+    def work(conn):
+        got = reserve(conn, f"{key}{next(numbers)}")
+        conn.execute("SELECT idem_outbox_put('app.claimed', 't', 'a', '1', '{}', action_id => %s)", (got.action_id,))
+        conn.commit()
+        assert row(conn, "SELECT * FROM idem_outbox_claim('app.claimed', 1)").action_id == got.action_id
+    assert all(flushes(work))
+
+
 def test_an_ended_one_is_not_flushed(flushes, key):
     """A local action that begins and ends in its transaction costs no flush more than the business rows do."""
     numbers = iter(range(100))

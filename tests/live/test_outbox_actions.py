@@ -132,17 +132,6 @@ def test_claims_of_many_relays_grant_each_action_once(connect, conn, outbox, key
     assert {state(conn, action) for action in actions} == {"committed"}
 
 
-def test_a_claim_survives_a_crash_whatever_synchronous_commit_says(connect, conn, outbox, key):
-    """A granted attempt is durable: the claim's transaction is flushed when it commits."""
-    name, relay = outbox(), connect()
-    request(conn, name, key)
-    relay.execute("SET synchronous_commit = off")
-    with relay.transaction():
-        claim(relay, name)
-        written = value(relay, "SELECT pg_current_wal_insert_lsn()")
-    assert value(relay, "SELECT pg_current_wal_flush_lsn() > %s::pg_lsn", (written,))
-
-
 # Retention
 
 

@@ -54,6 +54,8 @@ def test_says_why_a_server_did_not_start():
 def test_leaves_nothing_behind(end):
     script = (
         "from cluster import Cluster\n"
+        # Whoever runs the suite in the background of a script hands down that Ctrl-C is ignored.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with Cluster(preload=False) as cluster:\n"
         "    print(cluster.pid, cluster.dir, flush=True)\n"
         f"    {end}\n"

@@ -22,8 +22,11 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 command -v cargo >/dev/null || die "no cargo on the PATH: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"
 
 # libclang reads the server's headers for the bindings and cc compiles their C part; pgbouncer is for the
-# tests that go through a pooler, libfaketime for those of a clock that jumps, locales for that of a German server.
-packages=(ca-certificates gcc libc6-dev libclang-dev libfaketime locales pgbouncer python3 python3-venv)
+# tests that go through a pooler, libfaketime for those of a clock that jumps, locales for that of a German server, the
+# brokers for those of the relay, Java for those of change data capture. Where Debian starts what it installs, the tests
+# use brokers of their own all the same.
+packages=(ca-certificates default-jre-headless gcc libc6-dev libclang-dev libfaketime locales nats-server pgbouncer python3
+    python3-venv rabbitmq-server)
 # A server from elsewhere brings its own headers.
 server=()
 case $PG_CONFIG in

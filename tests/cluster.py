@@ -66,11 +66,11 @@ class Cluster:
 
     # Life of the server
 
-    def start(self):
-        """Starts the server on a port that is free now and waits until it is ready."""
+    def start(self, port=None):
+        """Starts the server and waits until it is ready; on a port that is free now, where none is named."""
         # Someone else may take the port between the look and the start, so a second and a third try.
         for attempt in range(3):
-            self.port = _free_port()
+            self.port = port or free_port()
             self._configure({"port": self.port})
             # Our own child rather than pg_ctl's orphan, so that it can be waited for. In a session of its own: the
             # Ctrl-C that ends a test must not reach it as a shutdown request first.
@@ -214,7 +214,8 @@ def _quote(value):
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _free_port():
+def free_port():
+    """A port of 127.0.0.1 that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""A consumer of webhooks: handles each message once, however often it is delivered.
+"""A consumer of webhooks that handles each message once.
 
-DATABASE_URL names its database, WEBHOOK_SECRET what the relay signs with; it prints the port it listens on. The message
-is accepted and handled in one transaction: when that is rolled back, the message is new at the next delivery.
+DATABASE_URL names its database, WEBHOOK_SECRET what the relay signs with; it prints the port it listens on.
 """
 
 import base64
 import hashlib
 import hmac
-import json
 import os
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import psycopg
+from inbox import handle
 
 SECRET = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"))
 TOLERANCE = 300  # seconds that a delivery's time may be off
@@ -26,15 +24,7 @@ class Webhook(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if not self.is_signed(body):
             return self.answer(401)
-        message = json.loads(body)
-        with psycopg.connect(os.environ["DATABASE_URL"]) as conn:
-            decision, _ = conn.execute("SELECT * FROM idem_inbox_accept('consumer', %s, %s)",
-                                       (self.headers["webhook-id"], json.dumps(message))).fetchone()
-            conn.execute("INSERT INTO delivery (message_id, decision) VALUES (%s, %s)",
-                         (self.headers["webhook-id"], decision))
-            if decision == "new":
-                conn.execute("INSERT INTO effect (message_id, data) VALUES (%s, %s)",
-                             (self.headers["webhook-id"], json.dumps(message["data"])))
+        decision = handle(self.headers["webhook-id"], body.decode())
         self.answer(409 if decision == "conflict" else 200)
 
     def is_signed(self, body):

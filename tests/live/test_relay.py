@@ -1,140 +1,169 @@
-"""The reference relay against a consumer that uses the inbox: killed at the worst point, again and again."""
+"""The reference relay against consumers that use the inbox: killed at the worst point, again and again."""
 
-import os
 import signal
 import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
-from psycopg.types.json import Jsonb
 
-from sessions import row, rows, value, wait_until
+from relaying import (  # noqa: F401  (fixtures among them)
+    WAYS, Route, assert_each_once_in_order, effects, is_empty, nats, prepare, put, rabbitmq, relay_program)
+from sessions import row, value, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-
-
-@pytest.fixture(scope="session")
-def relay_program():
-    """The relay, built as its users build it."""
-    target = ROOT / "target/relay"
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--target-dir", target], cwd=ROOT / "examples/relay", check=True,
-                   env={name: text for name, text in os.environ.items() if not name.startswith("CARGO_PROFILE")})
-    return target / "debug/relay"
+OUTBOX = "relayed"
 
 
 @pytest.fixture
-def consumer(conn, connect):
-    """The consumer's address; its tables are empty."""
-    conn.execute("""DROP TABLE IF EXISTS delivery, effect;
-        CREATE TABLE delivery (n bigint GENERATED ALWAYS AS IDENTITY, message_id text, decision text);
-        CREATE TABLE effect (n bigint GENERATED ALWAYS AS IDENTITY, message_id text, data jsonb)""")
-    env = {**os.environ, "DATABASE_URL": connect.cluster.dsn(connect.dbname), "WEBHOOK_SECRET": SECRET}
-    with subprocess.Popen([sys.executable, ROOT / "examples/relay/consumer.py"], env=env, text=True,
-                          stdout=subprocess.PIPE) as process:
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
-        process.kill()
+def to(conn, connect, relay_program, request):  # noqa: F811
+    """Opens a way to a consumer, by its name, from an empty outbox."""
+    prepare(conn, OUTBOX)
+    opened = []
+
+    def open_way(name):
+        way = WAYS[name](Route(relay_program, connect.cluster.dsn(connect.dbname), OUTBOX), request)
+        opened.append(way)
+        return way.__enter__()
+    yield open_way
+    for way in opened:
+        way.__exit__(None, None, None)
 
 
 @pytest.fixture
-def outbox(conn, key):
-    name = "public.relayed"
-    conn.execute("DROP TABLE IF EXISTS relayed")
-    conn.execute("SELECT idem_create_outbox(%s, ordered => true, max_attempts => 1000, notify_channel => 'relayed')", (name,))
-    return name
+def task(conn, key):
+    """An action that may not be repeated, carried by the outbox's only message."""
+    conn.execute("SELECT idem_register_action_type('task', 'irreversible', requires_approval => false)")
+    with conn.transaction():
+        got = row(conn, "SELECT * FROM idem_reserve(%s, '{}', action_type => 'task')", (key,))
+        put(conn, OUTBOX, 1, got.action_id)
+    return lambda: row(conn, "SELECT * FROM idem_status_by_id(%s)", (got.action_id,))
 
 
-@pytest.fixture
-def relay(relay_program, connect, outbox, consumer):
-    """Starts relays."""
-    @contextmanager
-    def start(url=consumer, **settings):
-        # "host=/dir port=1 user=x dbname=y" is what both drivers read.
-        env = {**os.environ, "DATABASE_URL": connect.cluster.dsn(connect.dbname), "OUTBOX": outbox, "WEBHOOK_URL": url,
-               "WEBHOOK_SECRET": SECRET, "LEASE_SECONDS": "0.5", "POLL_SECONDS": "0.05", **settings}
-        with subprocess.Popen([relay_program], env=env, text=True, stdout=subprocess.PIPE) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-    return start
+@pytest.mark.parametrize("name", WAYS)
+def test_a_relay_killed_between_delivery_and_report_repeats_no_effect(conn, to, name):
+    """Fifty times the receiver has the message and the relay dies before it can say so; five relays at a time."""
+    way = to(name)
+    for n in range(100):
+        put(conn, OUTBOX, n)
+    for _ in range(10):
+        with ExitStack() as stack:
+            # A message each, so that each kill leaves one that was delivered and not reported.
+            relays = [stack.enter_context(way.relay(STOP_AT="delivered", BATCH="1")) for _ in range(5)]
+            for process in relays:
+                assert process.stdout.readline() == "delivered\n"
+                process.send_signal(signal.SIGKILL)
+    assert value(conn, f"SELECT count(*) = 100 AND sum(attempts) >= 50 FROM {OUTBOX}")
+    with way.relay(), way.relay(CHANNEL=OUTBOX):
+        wait_until(is_empty(conn, OUTBOX), 60)
+    wait_until(lambda: len(effects(conn, OUTBOX)) >= 100)
+    assert_each_once_in_order(conn, OUTBOX, range(100))
 
 
-def put(conn, outbox, aggregate, n, action_id=None):
-    return value(conn, "SELECT idem_outbox_put(%s, 't', 'a', %s, %s, action_id => %s)",
-                 (outbox, str(aggregate), Jsonb({"of": str(aggregate), "n": n}), action_id))
+def test_a_stream_knows_a_repeat_by_the_message_id(conn, to, key):
+    """The second relay's delivery is answered as a duplicate."""
+    way = to("nats")
+    conn.execute("SELECT idem_register_action_type('repeatable', 'idempotent_mutation')")
+    with conn.transaction():
+        got = row(conn, "SELECT * FROM idem_reserve(%s, '{}', action_type => 'repeatable')", (key,))
+        put(conn, OUTBOX, 1, got.action_id)
+    with way.relay(STOP_AT="delivered") as process:
+        assert process.stdout.readline() == "delivered\n"
+    with way.relay():
+        wait_until(is_empty(conn, OUTBOX), 30)
+    assert row(conn, "SELECT * FROM idem_status_by_id(%s)", (got.action_id,)).response["duplicate"] is True
 
 
-def is_empty(conn, outbox):
-    return lambda: value(conn, f"SELECT count(*) = 0 FROM {outbox}")
-
-
-def test_a_relay_killed_between_delivery_and_report_repeats_no_effect(conn, outbox, relay):
-    """Fifty times the receiver has the message and the relay dies before it can say so."""
-    ids = [str(put(conn, outbox, n % 5, n)) for n in range(50)]
-    for _ in range(50):
-        # A message at a time, so that each kill leaves one that was delivered and not reported.
-        with relay(STOP_AT="delivered", BATCH="1") as process:
-            assert process.stdout.readline() == "delivered\n"
-            process.send_signal(signal.SIGKILL)
-            process.wait(10)
-    with relay(), relay(CHANNEL="relayed"):
-        wait_until(is_empty(conn, outbox), 60)
-    effects = rows(conn, "SELECT message_id, data FROM effect ORDER BY n")
-    assert sorted(effect.message_id for effect in effects) == sorted(ids)
-    assert value(conn, "SELECT count(*) FROM delivery WHERE decision = 'duplicate'") >= 5
-    assert value(conn, "SELECT count(*) FROM delivery WHERE decision = 'conflict'") == 0
-    for aggregate in range(5):
-        order = [effect.data["n"] for effect in effects if effect.data["of"] == str(aggregate)]
-        assert order == sorted(order) and len(order) == 10
-
-
-def test_a_notification_wakes_the_relay(conn, outbox, relay):
-    with relay(CHANNEL="relayed", POLL_SECONDS="3600"):
+def test_a_notification_wakes_the_relay(conn, to):
+    with to("webhook").relay(CHANNEL=OUTBOX, POLL_SECONDS="3600"):
         wait_until(lambda: value(conn, """SELECT count(*) > 0 FROM pg_stat_activity
             WHERE query LIKE '%idem_outbox_claim%' AND pid <> pg_backend_pid() AND state = 'idle'"""), 20)
-        put(conn, outbox, 1, 1)
-        wait_until(is_empty(conn, outbox), 20)
+        put(conn, OUTBOX, 1)
+        wait_until(is_empty(conn, OUTBOX), 20)
 
 
-def test_a_relay_that_is_told_to_stop_stops(conn, outbox, relay):
-    put(conn, outbox, 1, 1)
-    with relay(POLL_SECONDS="3600") as process:
-        wait_until(is_empty(conn, outbox), 20)
+def test_a_relay_that_is_told_to_stop_stops(conn, to):
+    way = to("webhook")
+    put(conn, OUTBOX, 1)
+    with way.relay(POLL_SECONDS="3600") as process:
+        wait_until(is_empty(conn, OUTBOX), 20)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 
 
-def test_a_receiver_that_is_down_gets_the_message_later(conn, outbox, relay, consumer):
-    put(conn, outbox, 1, 1)
-    with relay(url="http://127.0.0.1:1/"):
-        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {outbox} WHERE last_error = 'no connection'"), 20)
-    with relay():
-        wait_until(is_empty(conn, outbox), 30)
-    assert value(conn, "SELECT count(*) FROM effect") == 1
+def test_a_receiver_that_is_down_gets_the_message_later(conn, to):
+    way = to("webhook")
+    put(conn, OUTBOX, 1)
+    with way.relay(WEBHOOK_URL="http://127.0.0.1:1/"):
+        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {OUTBOX} WHERE last_error = 'no connection'"), 20)
+    with way.relay():
+        wait_until(is_empty(conn, OUTBOX), 30)
+    assert effects(conn, OUTBOX) == [1]
 
 
-def test_an_action_is_carried_out_by_the_relay_and_its_answer_kept(conn, outbox, relay, key):
-    conn.execute("SELECT idem_register_action_type('task', 'irreversible', requires_approval => false)")
-    with conn.transaction():
-        got = row(conn, "SELECT * FROM idem_reserve(%s, '{}', action_type => 'task')", (key,))
-        put(conn, outbox, 1, 1, got.action_id)
-    with relay():
-        wait_until(is_empty(conn, outbox), 30)
-    done = row(conn, "SELECT * FROM idem_status_by_id(%s)", (got.action_id,))
-    assert (done.state, done.response["status"]) == ("committed", 200)
+@pytest.mark.parametrize("name, nobody, complaint", [
+    ("nats", {"NATS_URL": "nats://127.0.0.1:1"}, "Connection refused"),
+    ("rabbitmq", {"RABBITMQ_URL": "amqp://127.0.0.1:1"}, "Connection refused"),
+    ("rabbitmq", {"RABBITMQ_EXCHANGE": "nowhere"}, "NOT_FOUND")])
+def test_while_a_broker_cannot_be_reached_no_attempt_is_used_up(conn, to, name, nobody, complaint):
+    way = to(name)
+    put(conn, OUTBOX, 1)
+    with way.relay(stderr=subprocess.PIPE, **nobody) as process:
+        said = process.stderr.readline()
+        assert complaint in said and "connecting again" in said
+        assert value(conn, f"SELECT attempts FROM {OUTBOX}") == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    with way.relay():
+        wait_until(is_empty(conn, OUTBOX), 30)
 
 
-def test_an_action_whose_relay_was_killed_after_sending_is_unknown_and_not_sent_again(conn, outbox, relay, key):
-    conn.execute("SELECT idem_register_action_type('task', 'irreversible', requires_approval => false)")
-    with conn.transaction():
-        got = row(conn, "SELECT * FROM idem_reserve(%s, '{}', action_type => 'task')", (key,))
-        put(conn, outbox, 1, 1, got.action_id)
-    with relay(STOP_AT="delivered") as process:
+def test_an_action_is_carried_out_by_the_relay_and_its_answer_kept(conn, to, task):
+    with to("webhook").relay():
+        wait_until(is_empty(conn, OUTBOX), 30)
+    assert (task().state, task().response["status"]) == ("committed", 200)
+
+
+def test_an_action_whose_relay_was_killed_after_sending_is_unknown_and_not_sent_again(conn, to, task):
+    way = to("webhook")
+    with way.relay(STOP_AT="delivered") as process:
         assert process.stdout.readline() == "delivered\n"
-    with relay():
-        wait_until(lambda: row(conn, "SELECT state FROM idem_status_by_id(%s)", (got.action_id,)).state == "unknown", 20)
+    with way.relay():
+        wait_until(lambda: task().state == "unknown", 20)
     assert value(conn, "SELECT count(*) FROM delivery") == 1
-    assert value(conn, f"SELECT count(*) FROM {outbox}") == 1
+    assert value(conn, f"SELECT count(*) FROM {OUTBOX}") == 1
+
+
+@pytest.mark.parametrize("name, nowhere, said", [
+    ("rabbitmq", {"RABBITMQ_ROUTING_KEY": "nowhere"}, "returned: 312 NO_ROUTE"),
+    ("nats", {"NATS_SUBJECT": "nowhere"}, "no stream takes the subject")])
+def test_what_a_broker_has_no_place_for_did_not_happen_and_comes_again(conn, to, task, name, nowhere, said):
+    """A refusal is a proof, also after the dispatch was marked: the action may be tried again."""
+    way = to(name)
+    with way.relay(**nowhere):
+        wait_until(lambda: said in (value(conn, f"SELECT last_error FROM {OUTBOX}") or ""), 20)
+    assert task().state == "retryable"
+    with way.relay():
+        wait_until(is_empty(conn, OUTBOX), 30)
+    assert task().state == "committed"
+
+
+@pytest.mark.parametrize("name", ["nats", "rabbitmq"])
+def test_without_a_confirm_an_action_is_unknown(conn, to, key, request, name):
+    """The broker is connected and falls silent; what it does with the message later, nobody knows."""
+    with to(name).relay():
+        put(conn, OUTBOX, 0)
+        wait_until(is_empty(conn, OUTBOX), 20)
+        with request.getfixturevalue(name).paused():
+            task = request.getfixturevalue("task")
+            wait_until(lambda: task().state == "unknown", 20)
+    assert value(conn, f"SELECT last_error FROM {OUTBOX}") == "no confirm in time"
+
+
+@pytest.mark.parametrize("settings, complaint", [
+    ({"SINK": "kafka"}, 'SINK is "kafka", not webhook, nats or rabbitmq'),
+    ({"SINK": "nats", "NATS_URL": "nats://127.0.0.1:1", "NATS_SUBJECT": "orders.>"}, "NATS_SUBJECT is not a subject without wildcards"),
+    ({"SINK": "rabbitmq", "RABBITMQ_ROUTING_KEY": None}, "RABBITMQ_ROUTING_KEY is not set"),
+    ({"DATABASE_URL": "host=localhost sslmode=verify-full"}, "invalid value for option `sslmode`")])
+def test_settings_that_cannot_be_honoured_are_refused(relay_program, settings, complaint):  # noqa: F811
+    with Route(relay_program, "host=localhost", OUTBOX).relay(stderr=subprocess.PIPE, **settings) as process:
+        assert process.wait(10) == 2
+        assert complaint in process.stderr.read()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cluster import SUPERUSER, Cluster, _alive, _children, _free_port
+from cluster import SUPERUSER, Cluster, _alive, _children, free_port
 from sessions import commit, outlive, reserve, row, rows, value, wait_until
 
 WORKING = {"fsync": False, "autovacuum": False, "pg_idem.databases": "*", "pg_idem.naptime": "10ms"}
@@ -262,7 +262,7 @@ def test_no_worker_during_pg_upgrade():
     cluster = Cluster(settings=WORKING)
     try:
         owner = {"user": SUPERUSER, "group": SUPERUSER, "extra_groups": []} if os.geteuid() == 0 else {}
-        cluster.port = _free_port()
+        cluster.port = free_port()
         cluster._configure({"port": cluster.port})
         with open(cluster.dir / "log", "a") as log:
             cluster._server = subprocess.Popen(

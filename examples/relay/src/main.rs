@@ -1,53 +1,29 @@
-//! A reference relay: takes messages out of a pg_idem outbox and delivers them to a webhook (Standard Webhooks).
+//! A reference relay: takes messages out of a pg_idem outbox and delivers them to a webhook (Standard Webhooks), to NATS
+//! JetStream or to RabbitMQ.
 //!
 //! Run as many as you like. Each waits for NOTIFY where the outbox has a channel, and looks every few seconds in any
-//! case. SIGTERM and SIGINT let it finish the message in hand. One that dies leaves its messages to the others, which
-//! deliver them again under the same `webhook-id` once the lease is over: receivers use `idem_inbox_accept`.
+//! case. SIGTERM and SIGINT let it finish what it has claimed. One that dies leaves its messages to the others, which
+//! deliver them again under the same id once the lease is over: receivers use `idem_inbox_accept`.
 
+mod database;
+mod message;
+mod nats;
+mod rabbitmq;
 mod settings;
+mod sink;
 mod webhook;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, watch};
-use tokio_postgres::{AsyncMessage, Client, Error, NoTls, Row};
-use uuid::Uuid;
+use tokio::sync::watch;
+use tokio_postgres::{Client, Error};
 
+use database::Database;
+use message::{CLAIM, Message};
 use settings::Settings;
-use webhook::{Delivery, Webhook};
-
-/// The body is made by the database, so that it is the same, byte for byte, at every delivery.
-const CLAIM: &str = "SELECT id, claim_id, attempt_id, action_id, provider_key, headers, \
-    jsonb_build_object('type', type, 'timestamp', created_at, 'data', payload)::text AS body \
-    FROM idem_outbox_claim($1, $2, $3, $4)";
-
-/// A message in this relay's hands.
-struct Message {
-    id: Uuid,
-    claim_id: Uuid,
-    /// The action it carries, and the attempt that this relay was granted.
-    attempt: Option<(Uuid, Uuid)>,
-    provider_key: Option<Uuid>,
-    headers: Option<serde_json::Value>,
-    body: String,
-}
-
-impl From<&Row> for Message {
-    fn from(row: &Row) -> Message {
-        let (action_id, attempt_id): (Option<Uuid>, Option<Uuid>) =
-            (row.get("action_id"), row.get("attempt_id"));
-        Message {
-            id: row.get("id"),
-            claim_id: row.get("claim_id"),
-            attempt: action_id.zip(attempt_id),
-            provider_key: row.get("provider_key"),
-            headers: row.get("headers"),
-            body: row.get("body"),
-        }
-    }
-}
+use sink::{Delivery, Sink};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -58,7 +34,8 @@ async fn main() {
             std::process::exit(2);
         }
     };
-    let webhook = Webhook::new(&settings);
+    let database = Database::new(settings.database.clone());
+    let mut sink = Sink::new(&settings);
     let (stop, mut stopping) = watch::channel(false);
     tokio::spawn(async move {
         let mut terminate = signal(SignalKind::terminate()).expect("signals can be handled");
@@ -66,8 +43,8 @@ async fn main() {
         let _ = stop.send(true);
     });
     while !*stopping.borrow() {
-        if let Err(error) = serve(&settings, &webhook, &mut stopping).await {
-            eprintln!("relay: {error}; connecting again");
+        if let Err(error) = serve(&settings, &database, &mut sink, &mut stopping).await {
+            eprintln!("relay: {}; connecting again", in_full(&error));
             tokio::select! { _ = tokio::time::sleep(Duration::from_secs(1)) => {}, _ = stopping.changed() => {} }
         }
     }
@@ -76,46 +53,31 @@ async fn main() {
 /// Relays over one connection until it breaks or the relay has to stop.
 async fn serve(
     settings: &Settings,
-    webhook: &Webhook,
+    database: &Database,
+    sink: &mut Sink,
     stopping: &mut watch::Receiver<bool>,
 ) -> Result<(), Error> {
-    let (client, mut connection) = tokio_postgres::connect(&settings.database, NoTls).await?;
-    let news = Arc::new(Notify::new());
-    let told = Arc::clone(&news);
-    tokio::spawn(async move {
-        while let Some(message) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-            match message {
-                Ok(AsyncMessage::Notification(_)) => told.notify_one(),
-                Ok(_) => {}
-                Err(_) => break,
-            }
-        }
-        // Whoever waits finds out at his next statement that the connection is gone.
-        told.notify_one();
-    });
+    let (client, news) = database.connect().await?;
     if let Some(channel) = &settings.channel {
         client.batch_execute(&format!("LISTEN \"{}\"", channel.replace('"', "\"\""))).await?;
     }
+    let lease = settings.lease.as_secs_f64();
     loop {
+        let connected = tokio::select! { connected = sink.connect() => connected, _ = stopping.changed() => return Ok(()) };
+        if let Err(problem) = connected {
+            eprintln!("relay: {problem}; connecting again");
+            tokio::select! { _ = tokio::time::sleep(settings.poll) => {}, _ = stopping.changed() => return Ok(()) }
+            continue;
+        }
         let arguments: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [&settings.outbox, &settings.batch, &settings.lease, &settings.name];
-        let began = Instant::now();
+            [&settings.outbox, &settings.batch, &lease, &settings.name];
         let claimed: Vec<Message> =
             client.query(CLAIM, &arguments).await?.iter().map(Message::from).collect();
-        let mut renewed = began;
-        for message in &claimed {
-            // Messages that are not begun come back to the others when the lease is over.
-            if *stopping.borrow() {
-                return Ok(());
-            }
-            if renewed.elapsed().as_secs_f64() > settings.lease / 3.0 {
-                renewed = Instant::now();
-                let renew = "SELECT idem_outbox_renew($1, $2, $3)";
-                client.query_one(renew, &[&settings.outbox, &message.claim_id, &settings.lease]).await?;
-            }
-            relay(settings, webhook, &client, message).await?;
-        }
-        if claimed.is_empty() {
+        let none = claimed.is_empty();
+        // All at once, and each has a third of the lease. Of an ordered outbox no two are of one key: the next one is claimed
+        // when this one is acknowledged.
+        try_join_all(claimed.into_iter().map(|message| relay(settings, sink, &client, message))).await?;
+        if none {
             tokio::select! {
                 _ = news.notified() => {}
                 _ = tokio::time::sleep(settings.poll) => {}
@@ -129,26 +91,20 @@ async fn serve(
 }
 
 /// Delivers one message and reports what came of it.
-async fn relay(
-    settings: &Settings,
-    webhook: &Webhook,
-    client: &Client,
-    message: &Message,
-) -> Result<(), Error> {
-    let mut provider_key = message.provider_key;
-    if let (Some((action_id, attempt_id)), None) = (message.attempt, provider_key) {
+async fn relay(settings: &Settings, sink: &Sink, client: &Client, mut message: Message) -> Result<(), Error> {
+    let mut marked = false;
+    if let (Some((action_id, attempt_id)), None) = (message.attempt, message.provider_key) {
         // The type marks its dispatch: this is the last gate, and the only place the key comes from.
         match client.query_one("SELECT idem_dispatch($1, $2)", &[&action_id, &attempt_id]).await {
-            Ok(row) => provider_key = row.get(0),
+            Ok(row) => (message.provider_key, marked) = (row.get(0), true),
             Err(error) if error.as_db_error().is_some() => {
-                return nack(settings, client, message, "the dispatch was refused", Some("not_sent"), None)
+                return nack(settings, client, &message, "the dispatch was refused", Some("not_sent"), None)
                     .await;
             }
             Err(error) => return Err(error),
         }
     }
-    let marked = message.provider_key.is_none();
-    match webhook.deliver(message.id, provider_key, message.headers.as_ref(), &message.body).await {
+    match sink.deliver(&message).await {
         Delivery::Done(answer) => {
             settings.reach("delivered");
             let response = message.attempt.map(|_| answer);
@@ -164,14 +120,14 @@ async fn relay(
             Ok(())
         }
         Delivery::Refused { why, retry_after } => {
-            nack(settings, client, message, &why, Some("refused"), retry_after).await
+            nack(settings, client, &message, &why, Some("refused"), retry_after).await
         }
         Delivery::NotSent(why) => {
             // Once the dispatch is marked, "not sent" is no longer believed.
-            let proof = (!(marked && message.attempt.is_some())).then_some("not_sent");
-            nack(settings, client, message, &why, proof, None).await
+            let proof = (!marked).then_some("not_sent");
+            nack(settings, client, &message, &why, proof, None).await
         }
-        Delivery::Unknown(why) => nack(settings, client, message, &why, None, None).await,
+        Delivery::Unknown(why) => nack(settings, client, &message, &why, None, None).await,
     }
 }
 
@@ -189,4 +145,10 @@ async fn nack(
         .await?;
     eprintln!("relay: message {}: {why}: {}", message.id, row.get::<_, String>(0));
     Ok(())
+}
+
+/// An error with its causes, which hold what the server said.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
 }

@@ -9,24 +9,8 @@ use serde_json::Value;
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::settings::Settings;
-
-/// What came of a delivery.
-pub enum Delivery {
-    /// The receiver has it; its answer, as a document.
-    Done(Value),
-    /// The receiver said no, so it has done nothing.
-    Refused {
-        /// The status.
-        why: String,
-        /// When to come again, where it said so.
-        retry_after: Option<f64>,
-    },
-    /// No connection: nothing has left.
-    NotSent(String),
-    /// It may have been received.
-    Unknown(String),
-}
+use crate::message::Message;
+use crate::sink::Delivery;
 
 /// A receiver.
 pub struct Webhook {
@@ -36,44 +20,29 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// The receiver that the settings name. A delivery gets a third of the lease.
-    pub fn new(settings: &Settings) -> Webhook {
+    /// `time` is what a delivery may take.
+    pub fn new(url: String, secret: Vec<u8>, time: Duration) -> Webhook {
         let client = reqwest::Client::builder()
-            .timeout(Duration::from_secs_f64(settings.lease / 3.0))
+            .timeout(time)
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .expect("the client has no certificates to read");
-        Webhook { client, url: settings.url.clone(), secret: settings.secret.clone() }
+            .expect("nothing is set that could not be");
+        Webhook { client, url, secret }
     }
 
-    /// Sends a message. `id` is the same at every delivery, the time is this one's.
-    pub async fn deliver(
-        &self,
-        id: Uuid,
-        provider_key: Option<Uuid>,
-        headers: Option<&Value>,
-        body: &str,
-    ) -> Delivery {
+    /// Sends a message. Its id is the same at every delivery, the time is this one's.
+    pub async fn deliver(&self, message: &Message) -> Delivery {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut request = self
             .client
             .post(&self.url)
             .header("content-type", "application/json")
-            .header("webhook-id", id.to_string())
+            .header("webhook-id", message.id.to_string())
             .header("webhook-timestamp", now.to_string())
-            .header("webhook-signature", self.sign(id, now, body))
-            .body(body.to_owned());
-        let header = |name: &str| headers.and_then(|headers| headers.get(name)).and_then(Value::as_str);
-        // The provider's key where the message carries an action: the one name under which a repeat is recognised.
-        if let Some(key) =
-            provider_key.map(|key| key.to_string()).or(header("idempotency-key").map(str::to_owned))
-        {
-            request = request.header("idempotency-key", key);
-        }
-        for name in ["traceparent", "tracestate"] {
-            if let Some(value) = header(name) {
-                request = request.header(name, value);
-            }
+            .header("webhook-signature", self.sign(message.id, now, &message.body))
+            .body(message.body.clone());
+        for (name, value) in message.headers() {
+            request = request.header(name, value);
         }
         match request.send().await {
             Err(error) if error.is_connect() || error.is_builder() => {

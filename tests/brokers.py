@@ -39,7 +39,7 @@ class Broker:
             self._broker = subprocess.Popen(
                 self.command(), env=self.environment(), cwd=self.dir, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True)
-        wait_until(self._is_ready, 60)
+        wait_until(self._is_ready, 120)
         return self
 
     def kill9(self):

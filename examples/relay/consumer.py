@@ -25,7 +25,7 @@ class Webhook(BaseHTTPRequestHandler):
         if not self.is_signed(body):
             return self.answer(401)
         decision = handle(self.headers["webhook-id"], body.decode())
-        self.answer(409 if decision == "conflict" else 200)
+        self.answer({"conflict": 409, "too_old": 410}.get(decision, 200))
 
     def is_signed(self, body):
         id, sent = self.headers["webhook-id"], self.headers["webhook-timestamp"]

@@ -43,8 +43,8 @@ async def consume():
             await say(error)
             await message.nak(delay=0.5)
             continue
-        # A conflict is another message under the same id: nothing that coming again would mend.
-        await (message.term() if decision == "conflict" else message.ack())
+        # A conflict is another message under the same id, and what is too old stays so: coming again mends neither.
+        await (message.term() if decision in ("conflict", "too_old") else message.ack())
 
 
 async def say(error):

@@ -28,8 +28,8 @@ def consume():
         print("ready", flush=True)
         for method, properties, body in channel.consume(QUEUE):
             decision = handle(properties.message_id, body.decode())
-            # A conflict is another message under the same id: nothing that coming again would mend.
-            if decision == "conflict":
+            # A conflict is another message under the same id, and what is too old stays so: coming again mends neither.
+            if decision in ("conflict", "too_old"):
                 channel.basic_reject(method.delivery_tag, requeue=False)
             else:
                 channel.basic_ack(method.delivery_tag)

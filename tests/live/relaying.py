@@ -11,12 +11,12 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from brokers import Nats, RabbitMq
-from sessions import rows, value
+from sessions import in_background, rows, value
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/relay"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-KEYS = 20
+KEYS = 40
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ class Route:
     def __init__(self, relay_program, dsn, outbox):
         self.relay_program, self.outbox = relay_program, outbox
         # "host=/dir port=1 user=x dbname=y" is what both drivers read.
-        self.settings = {"DATABASE_URL": dsn, "OUTBOX": f"public.{outbox}", "LEASE_SECONDS": "1.5", "POLL_SECONDS": "0.05"}
+        self.settings = {"DATABASE_URL": dsn, "OUTBOX": f"public.{outbox}", "LEASE_SECONDS": "3", "POLL_SECONDS": "0.05"}
 
     def relay(self, stderr=None, **settings):
         return program([self.relay_program], stderr, **{**self.settings, **settings})
@@ -93,7 +93,7 @@ def by_nats(route, request):
     # A stream and a queue for each test: what one leaves behind is nobody else's.
     name = f"{route.outbox}-{os.urandom(4).hex()}"
     to = {"NATS_URL": request.getfixturevalue("nats").url, "NATS_SUBJECT": name}
-    with route.consumer("consumer_nats.py", NATS_STREAM=name, ACK_WAIT_SECONDS="1", **to) as ready:
+    with route.consumer("consumer_nats.py", NATS_STREAM=name, ACK_WAIT_SECONDS="2", **to) as ready:
         assert ready == "ready"
         route.settings |= {"SINK": "nats", **to}
         yield route
@@ -117,6 +117,11 @@ def put(conn, outbox, n, action_id=None):
     of = str(n % KEYS)
     return value(conn, "SELECT idem_outbox_put(%s, 't', 'a', %s, %s, action_id => %s)",
                  (f"public.{outbox}", of, Jsonb({"outbox": outbox, "of": of, "n": n}), action_id))
+
+
+def has_delivered(process):
+    """Waits until a relay with STOP_AT=delivered stands there."""
+    assert in_background(process.stdout.readline).result(60) == "delivered\n"
 
 
 def is_empty(conn, outbox):

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from relaying import (  # noqa: F401  (fixtures among them)
-    WAYS, Route, assert_each_once_in_order, effects, is_empty, nats, prepare, put, rabbitmq, relay_program)
+    WAYS, Route, assert_each_once_in_order, effects, has_delivered, is_empty, nats, prepare, put, rabbitmq, relay_program)
 from sessions import row, value, wait_until
 
 OUTBOX = "relayed"
@@ -42,20 +42,20 @@ def task(conn, key):
 def test_a_relay_killed_between_delivery_and_report_repeats_no_effect(conn, to, name):
     """Fifty times the receiver has the message and the relay dies before it can say so; five relays at a time."""
     way = to(name)
-    for n in range(100):
+    for n in range(120):
         put(conn, OUTBOX, n)
     for _ in range(10):
         with ExitStack() as stack:
             # A message each, so that each kill leaves one that was delivered and not reported.
             relays = [stack.enter_context(way.relay(STOP_AT="delivered", BATCH="1")) for _ in range(5)]
             for process in relays:
-                assert process.stdout.readline() == "delivered\n"
+                has_delivered(process)
                 process.send_signal(signal.SIGKILL)
-    assert value(conn, f"SELECT count(*) = 100 AND sum(attempts) >= 50 FROM {OUTBOX}")
+    assert value(conn, f"SELECT count(*) = 120 AND sum(attempts) >= 50 FROM {OUTBOX}")
     with way.relay(), way.relay(CHANNEL=OUTBOX):
         wait_until(is_empty(conn, OUTBOX), 60)
-    wait_until(lambda: len(effects(conn, OUTBOX)) >= 100)
-    assert_each_once_in_order(conn, OUTBOX, range(100))
+    wait_until(lambda: len(effects(conn, OUTBOX)) >= 120, 60)
+    assert_each_once_in_order(conn, OUTBOX, range(120))
 
 
 def test_a_stream_knows_a_repeat_by_the_message_id(conn, to, key):
@@ -66,7 +66,7 @@ def test_a_stream_knows_a_repeat_by_the_message_id(conn, to, key):
         got = row(conn, "SELECT * FROM idem_reserve(%s, '{}', action_type => 'repeatable')", (key,))
         put(conn, OUTBOX, 1, got.action_id)
     with way.relay(STOP_AT="delivered") as process:
-        assert process.stdout.readline() == "delivered\n"
+        has_delivered(process)
     with way.relay():
         wait_until(is_empty(conn, OUTBOX), 30)
     assert row(conn, "SELECT * FROM idem_status_by_id(%s)", (got.action_id,)).response["duplicate"] is True
@@ -99,6 +99,18 @@ def test_a_receiver_that_is_down_gets_the_message_later(conn, to):
     assert effects(conn, OUTBOX) == [1]
 
 
+def test_a_message_that_is_older_than_the_inbox_remembers_is_not_taken_for_new(conn, to):
+    """Failure 77: its own time says that it may have been handled, and forgotten since."""
+    way = to("webhook")
+    put(conn, OUTBOX, 1)
+    conn.execute(f"UPDATE {OUTBOX} SET created_at = created_at - interval '31 days'")
+    put(conn, OUTBOX, 2)
+    with way.relay():
+        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {OUTBOX} WHERE last_error = 'status 410 Gone'"), 20)
+        wait_until(lambda: effects(conn, OUTBOX) == [2], 20)
+    assert value(conn, "SELECT count(*) FROM delivery WHERE decision = 'too_old'") >= 1
+
+
 @pytest.mark.parametrize("name, nobody, complaint", [
     ("nats", {"NATS_URL": "nats://127.0.0.1:1"}, "Connection refused"),
     ("rabbitmq", {"RABBITMQ_URL": "amqp://127.0.0.1:1"}, "Connection refused"),
@@ -117,15 +129,15 @@ def test_while_a_broker_cannot_be_reached_no_attempt_is_used_up(conn, to, name, 
 
 
 def test_an_action_is_carried_out_by_the_relay_and_its_answer_kept(conn, to, task):
-    with to("webhook").relay():
+    with to("webhook").relay(LEASE_SECONDS="30"):
         wait_until(is_empty(conn, OUTBOX), 30)
     assert (task().state, task().response["status"]) == ("committed", 200)
 
 
 def test_an_action_whose_relay_was_killed_after_sending_is_unknown_and_not_sent_again(conn, to, task):
     way = to("webhook")
-    with way.relay(STOP_AT="delivered") as process:
-        assert process.stdout.readline() == "delivered\n"
+    with way.relay(STOP_AT="delivered", LEASE_SECONDS="6") as process:
+        has_delivered(process)
     with way.relay():
         wait_until(lambda: task().state == "unknown", 20)
     assert value(conn, "SELECT count(*) FROM delivery") == 1
@@ -138,6 +150,8 @@ def test_an_action_whose_relay_was_killed_after_sending_is_unknown_and_not_sent_
 def test_what_a_broker_has_no_place_for_did_not_happen_and_comes_again(conn, to, task, name, nowhere, said):
     """A refusal is a proof, also after the dispatch was marked: the action may be tried again."""
     way = to(name)
+    # Time enough for an answer: without one the action would be unknown.
+    way.settings["LEASE_SECONDS"] = "30"
     with way.relay(**nowhere):
         wait_until(lambda: said in (value(conn, f"SELECT last_error FROM {OUTBOX}") or ""), 20)
     assert task().state == "retryable"

@@ -94,7 +94,8 @@ class Nats(Broker):
     scheme, welcome = "nats", b"INFO"
 
     def command(self):
-        return ["nats-server", "--addr", "127.0.0.1", "--port", str(self.port), "--jetstream", "--store_dir", self.dir / "store"]
+        return ["nats-server", "--addr", "127.0.0.1", "--port", str(self.port),
+                "--jetstream", "--store_dir", self.dir / "store"]
 
 
 class RabbitMq(Broker):

@@ -8,7 +8,7 @@ import pytest
 
 from relaying import (  # noqa: F401  (fixtures among them)
     WAYS, Route, assert_each_once_in_order, effects, has_delivered, is_empty, nats, prepare, put, rabbitmq, relay_program)
-from sessions import row, value, wait_until
+from sessions import in_background, row, value, wait_until
 
 OUTBOX = "relayed"
 
@@ -128,6 +128,22 @@ def test_while_a_broker_cannot_be_reached_no_attempt_is_used_up(conn, to, name, 
         wait_until(is_empty(conn, OUTBOX), 30)
 
 
+def test_a_report_that_is_refused_keeps_no_other_message_back(conn, to):
+    """One claim brings both; whatever is wrong with the first one in the database, the second one is acknowledged."""
+    way = to("webhook")
+    conn.execute(f"""CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'not this one'; END$$;
+        CREATE TRIGGER refuse BEFORE DELETE ON {OUTBOX} FOR EACH ROW WHEN (old.aggregateid = '1') EXECUTE FUNCTION refuse()""")
+    with conn.transaction():
+        put(conn, OUTBOX, 1)
+        put(conn, OUTBOX, 2)
+    with way.relay(stderr=subprocess.PIPE) as process:
+        assert "not this one" in in_background(process.stderr.readline).result(30)
+        wait_until(lambda: value(conn, f"SELECT array_agg(aggregateid) FROM {OUTBOX}") == ["1"], 20)
+        conn.execute(f"DROP TRIGGER refuse ON {OUTBOX}")
+        wait_until(is_empty(conn, OUTBOX), 30)
+    assert sorted(effects(conn, OUTBOX)) == [1, 2]
+
+
 def test_an_action_is_carried_out_by_the_relay_and_its_answer_kept(conn, to, task):
     with to("webhook").relay(LEASE_SECONDS="30"):
         wait_until(is_empty(conn, OUTBOX), 30)
@@ -174,7 +190,8 @@ def test_without_a_confirm_an_action_is_unknown(conn, to, key, request, name):
 
 @pytest.mark.parametrize("settings, complaint", [
     ({"SINK": "kafka"}, 'SINK is "kafka", not webhook, nats or rabbitmq'),
-    ({"SINK": "nats", "NATS_URL": "nats://127.0.0.1:1", "NATS_SUBJECT": "orders.>"}, "NATS_SUBJECT is not a subject without wildcards"),
+    ({"SINK": "nats", "NATS_URL": "nats://127.0.0.1:1", "NATS_SUBJECT": "orders.>"},
+     "NATS_SUBJECT is not a subject without wildcards"),
     ({"SINK": "rabbitmq", "RABBITMQ_ROUTING_KEY": None}, "RABBITMQ_ROUTING_KEY is not set"),
     ({"DATABASE_URL": "host=localhost sslmode=verify-full"}, "invalid value for option `sslmode`")])
 def test_settings_that_cannot_be_honoured_are_refused(relay_program, settings, complaint):  # noqa: F811

@@ -76,7 +76,18 @@ async fn serve(
         let none = claimed.is_empty();
         // All at once, and each has a third of the lease. Of an ordered outbox no two are of one key: the next one is claimed
         // when this one is acknowledged.
-        try_join_all(claimed.into_iter().map(|message| relay(settings, sink, &client, message))).await?;
+        try_join_all(claimed.into_iter().map(async |message| {
+            let id = message.id;
+            match relay(settings, sink, &client, message).await {
+                // The database refused what was said of this message. It comes again; the others go on.
+                Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
+                    eprintln!("relay: message {id}: {}", in_full(&error));
+                    Ok(())
+                }
+                said => said,
+            }
+        }))
+        .await?;
         if none {
             tokio::select! {
                 _ = news.notified() => {}

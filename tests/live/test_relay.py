@@ -77,14 +77,14 @@ def test_a_notification_wakes_the_relay(conn, to):
         wait_until(lambda: value(conn, """SELECT count(*) > 0 FROM pg_stat_activity
             WHERE query LIKE '%idem_outbox_claim%' AND pid <> pg_backend_pid() AND state = 'idle'"""), 20)
         put(conn, OUTBOX, 1)
-        wait_until(is_empty(conn, OUTBOX), 20)
+        wait_until(is_empty(conn, OUTBOX))
 
 
 def test_a_relay_that_is_told_to_stop_stops(conn, to):
     way = to("webhook")
     put(conn, OUTBOX, 1)
     with way.relay(POLL_SECONDS="3600") as process:
-        wait_until(is_empty(conn, OUTBOX), 20)
+        wait_until(is_empty(conn, OUTBOX))
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 
@@ -93,7 +93,7 @@ def test_a_receiver_that_is_down_gets_the_message_later(conn, to):
     way = to("webhook")
     put(conn, OUTBOX, 1)
     with way.relay(WEBHOOK_URL="http://127.0.0.1:1/"):
-        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {OUTBOX} WHERE last_error = 'no connection'"), 20)
+        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {OUTBOX} WHERE last_error = 'no connection'"))
     with way.relay():
         wait_until(is_empty(conn, OUTBOX), 30)
     assert effects(conn, OUTBOX) == [1]
@@ -106,8 +106,8 @@ def test_a_message_that_is_older_than_the_inbox_remembers_is_not_taken_for_new(c
     conn.execute(f"UPDATE {OUTBOX} SET created_at = created_at - interval '31 days'")
     put(conn, OUTBOX, 2)
     with way.relay():
-        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {OUTBOX} WHERE last_error = 'status 410 Gone'"), 20)
-        wait_until(lambda: effects(conn, OUTBOX) == [2], 20)
+        wait_until(lambda: value(conn, f"SELECT count(*) = 1 FROM {OUTBOX} WHERE last_error = 'status 410 Gone'"))
+        wait_until(lambda: effects(conn, OUTBOX) == [2])
     assert value(conn, "SELECT count(*) FROM delivery WHERE decision = 'too_old'") >= 1
 
 
@@ -138,7 +138,7 @@ def test_a_report_that_is_refused_keeps_no_other_message_back(conn, to):
         put(conn, OUTBOX, 2)
     with way.relay(stderr=subprocess.PIPE) as process:
         assert "not this one" in in_background(process.stderr.readline).result(30)
-        wait_until(lambda: value(conn, f"SELECT array_agg(aggregateid) FROM {OUTBOX}") == ["1"], 20)
+        wait_until(lambda: value(conn, f"SELECT array_agg(aggregateid) FROM {OUTBOX}") == ["1"])
         conn.execute(f"DROP TRIGGER refuse ON {OUTBOX}")
         wait_until(is_empty(conn, OUTBOX), 30)
     assert sorted(effects(conn, OUTBOX)) == [1, 2]
@@ -155,7 +155,7 @@ def test_an_action_whose_relay_was_killed_after_sending_is_unknown_and_not_sent_
     with way.relay(STOP_AT="delivered", LEASE_SECONDS="6") as process:
         has_delivered(process)
     with way.relay():
-        wait_until(lambda: task().state == "unknown", 20)
+        wait_until(lambda: task().state == "unknown")
     assert value(conn, "SELECT count(*) FROM delivery") == 1
     assert value(conn, f"SELECT count(*) FROM {OUTBOX}") == 1
 
@@ -169,7 +169,7 @@ def test_what_a_broker_has_no_place_for_did_not_happen_and_comes_again(conn, to,
     # Time enough for an answer: without one the action would be unknown.
     way.settings["LEASE_SECONDS"] = "30"
     with way.relay(**nowhere):
-        wait_until(lambda: said in (value(conn, f"SELECT last_error FROM {OUTBOX}") or ""), 20)
+        wait_until(lambda: said in (value(conn, f"SELECT last_error FROM {OUTBOX}") or ""))
     assert task().state == "retryable"
     with way.relay():
         wait_until(is_empty(conn, OUTBOX), 30)
@@ -181,10 +181,10 @@ def test_without_a_confirm_an_action_is_unknown(conn, to, key, request, name):
     """The broker is connected and falls silent; what it does with the message later, nobody knows."""
     with to(name).relay():
         put(conn, OUTBOX, 0)
-        wait_until(is_empty(conn, OUTBOX), 20)
+        wait_until(is_empty(conn, OUTBOX))
         with request.getfixturevalue(name).paused():
             task = request.getfixturevalue("task")
-            wait_until(lambda: task().state == "unknown", 20)
+            wait_until(lambda: task().state == "unknown")
     assert value(conn, f"SELECT last_error FROM {OUTBOX}") == "no confirm in time"
 
 

@@ -34,16 +34,16 @@ def test_a_broker_that_is_killed_under_load(cluster, connect, relay_program, req
         writing = in_background(write, connect(), outbox, stop)
         for _ in range(kills):
             arrived = len(effects(conn, outbox))
-            wait_until(lambda: len(effects(conn, outbox)) >= arrived + 30, 60)
+            wait_until(lambda: len(effects(conn, outbox)) >= arrived + 30, 180)
             broker.kill9()
             broker.start()
         arrived = len(effects(conn, outbox))
-        wait_until(lambda: len(effects(conn, outbox)) >= arrived + 30, 60)
+        wait_until(lambda: len(effects(conn, outbox)) >= arrived + 30, 180)
         stop.set()
         certain, perhaps = writing.result(10)
         assert perhaps == []
-        wait_until(is_empty(conn, outbox), 60)
-        wait_until(lambda: len(effects(conn, outbox)) >= len(certain), 60)
+        wait_until(is_empty(conn, outbox), 180)
+        wait_until(lambda: len(effects(conn, outbox)) >= len(certain), 180)
     assert_each_once_in_order(conn, outbox, certain)
 
 
@@ -69,12 +69,12 @@ def test_a_database_that_is_killed_under_load(cluster, connect, relay_program, r
         stop.set()
         for outbox, written in writing.items():
             certain, perhaps = written.result(20)
-            wait_until(is_empty(conn, outbox), 60)
-            wait_until(lambda: set(certain) <= set(effects(conn, outbox)), 60)
+            wait_until(is_empty(conn, outbox), 180)
+            wait_until(lambda: set(certain) <= set(effects(conn, outbox)), 180)
             assert_each_once_in_order(conn, outbox, certain, perhaps)
 
 
 def each_has_more(conn, outboxes):
     """Waits until thirty more messages of each outbox had their effect."""
     arrived = {outbox: len(effects(conn, outbox)) for outbox in outboxes}
-    wait_until(lambda: all(len(effects(conn, outbox)) >= arrived[outbox] + 30 for outbox in outboxes), 60)
+    wait_until(lambda: all(len(effects(conn, outbox)) >= arrived[outbox] + 30 for outbox in outboxes), 180)

@@ -6,7 +6,7 @@ That of a synchronous one is a crash like any other: tests/crash/run.py --kill p
 import pytest
 
 from cluster import Cluster
-from sessions import commit, end, reserve, row, sqlstate, status, value, wait_until
+from sessions import commit, end, outlive, reserve, row, sqlstate, status, value, wait_until
 from standby import SETTINGS, promote, standby_of
 
 FORGOTTEN = "what the old primary said after the standby had last heard of it"
@@ -55,6 +55,7 @@ def before(conn):
 
 def after(conn, got):
     """And what not: all of it answered, and synchronous_commit is on."""
+    outlive(conn, got["status"].lease_expires_at)
     new = {"granted": reserve(conn, "granted", action_type="payment"),
            "reconciling": reserve(conn, "handed over", action_type="payment", can_reconcile=True),
            "second": reserve(conn, "status", action_type="status")}

@@ -75,54 +75,63 @@ pub fn idem_outbox_put(call: &Call) -> Result<Datum> {
     };
     let outbox = Outbox::open(call, Privilege::Insert)?;
     let aggregateid = call.required_text(at::AGGREGATEID)?;
-    let mut put = Put::begin(call, &outbox, [aggregateid.as_ref()]);
-    let id = put.link(content)?;
-    put.finish()?;
-    Ok(call.value(Value::Uuid(id)))
+    let put = Put::begin(call, &outbox, [aggregateid.as_ref()]);
+    let (content, new) = put.linked(content)?;
+    put.finish(|| outbox.insert(&new, &content))?;
+    Ok(call.value(Value::Uuid(new.id)))
 }
 
 /// `idem_outbox_put_many(outbox, messages)`
 pub fn idem_outbox_put_many(call: &Call) -> Result<Datum> {
     server::refuse_read_only(c"idem_outbox_put_many()");
-    let messages = call.stored(1).ok_or_else(|| call.null(1))?;
+    let messages = call.jsonb(1).ok_or_else(|| call.null(1))?;
     let outbox = Outbox::open(call, Privilege::Insert)?;
     let mut rows = Rows::begin(call)?;
-    let document = call.jsonb(1).ok_or_else(|| call.null(1))?;
-    let mut ids = Vec::new();
-    if let Some(aggregates) = plain(document.bytes)? {
-        let put = Put::begin(call, &outbox, aggregates.iter().copied());
-        ids.extend(aggregates.iter().map(|_| message_id()));
-        query::as_owner(outbox.table, || outbox.insert_many(messages, &ids))?;
-        put.finish()?;
-    } else {
-        let parts = query::as_owner(outbox.table, || Ok(outbox.explode(messages)))?;
-        let mut aggregates = Vec::new();
-        for (n, part) in parts.iter().enumerate() {
-            let aggregateid = check_parts(part).map_err(|error| Error {
-                message: format!("message {}: {}", n + 1, error.message).into(),
-                ..error
-            })?;
-            aggregates.push(aggregateid);
-        }
-        let mut put = Put::begin(call, &outbox, aggregates.iter().map(String::as_str));
-        // In one order for everybody, so that two batches cannot wait for each other's actions.
-        let mut order: Vec<usize> = (0..parts.len()).collect();
-        order.sort_by_key(|n| parts[*n].uuid(5));
-        let contents: Vec<Content> = parts.iter().map(content).collect();
-        let mut linked = vec![None; parts.len()];
-        for n in order {
-            linked[n] = Some(put.linked(contents[n])?);
-        }
-        for (content, linked) in linked.into_iter().flatten() {
-            ids.push(linked.id);
-            put.messages.push((content, linked));
-        }
-        put.finish()?;
-    }
+    let ids = match plain(messages.bytes)? {
+        Some(aggregates) => put_as_they_stand(call, &outbox, messages.datum, &aggregates)?,
+        None => put_one_by_one(call, &outbox, messages.datum)?,
+    };
     for id in ids {
         rows.add([Value::Uuid(id)])?;
     }
     Ok(rows.end())
+}
+
+/// Puts messages that need no closer look; their ids.
+fn put_as_they_stand(
+    call: &Call,
+    outbox: &Outbox,
+    messages: Datum,
+    aggregates: &[&str],
+) -> Result<Vec<Uuid>> {
+    let put = Put::begin(call, outbox, aggregates.iter().copied());
+    let ids: Vec<Uuid> = aggregates.iter().map(|_| message_id()).collect();
+    put.finish(|| outbox.insert_many(messages, &ids))?;
+    Ok(ids)
+}
+
+/// Puts messages that are taken apart and looked at each; their ids.
+fn put_one_by_one(call: &Call, outbox: &Outbox, messages: Datum) -> Result<Vec<Uuid>> {
+    let parts = query::as_owner(outbox.table, || Ok(outbox.explode(messages)))?;
+    let mut aggregates = Vec::new();
+    for (n, part) in parts.iter().enumerate() {
+        let aggregateid = check_parts(part).map_err(|error| Error {
+            message: format!("message {}: {}", n + 1, error.message).into(),
+            ..error
+        })?;
+        aggregates.push(aggregateid);
+    }
+    let put = Put::begin(call, outbox, aggregates.iter().map(String::as_str));
+    // In one order for everybody, so that two batches cannot wait for each other's actions.
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|n| parts[*n].uuid(5));
+    let mut linked = vec![None; parts.len()];
+    for n in order {
+        linked[n] = Some(put.linked(content(&parts[n]))?);
+    }
+    let linked: Vec<(Content, New)> = linked.into_iter().flatten().collect();
+    put.finish(|| linked.iter().try_for_each(|(content, new)| outbox.insert(new, content)))?;
+    Ok(linked.into_iter().map(|(_, new)| new.id).collect())
 }
 
 /// The aggregateids of messages that need no closer look: right as they stand, and without an action. `None` where one of
@@ -215,7 +224,6 @@ fn message_id() -> Uuid {
 struct Put<'a> {
     call: &'a Call,
     outbox: &'a Outbox,
-    messages: Vec<(Content, New)>,
 }
 
 impl<'a> Put<'a> {
@@ -232,7 +240,7 @@ impl<'a> Put<'a> {
             let locks: BTreeSet<i64> = aggregates.into_iter().map(|id| order_lock(table, id)).collect();
             locks.into_iter().for_each(query::lock_until_end);
         }
-        Put { call, outbox, messages: Vec::new() }
+        Put { call, outbox }
     }
 
     /// The message with its action's key, and whether it carries the action.
@@ -262,18 +270,10 @@ impl<'a> Put<'a> {
         Ok((Content { key: key.get(), ..content }, new))
     }
 
-    fn link(&mut self, content: Content) -> Result<Uuid> {
-        let (content, new) = self.linked(content)?;
-        let id = new.id;
-        self.messages.push((content, new));
-        Ok(id)
-    }
-
-    fn finish(self) -> Result<()> {
+    /// Adds the messages by `insert`, as the table's owner, and tells listeners.
+    fn finish(self, insert: impl FnOnce() -> Result<()>) -> Result<()> {
         query::as_owner(self.outbox.table, || {
-            for (content, new) in &self.messages {
-                self.outbox.insert(new, content)?;
-            }
+            insert()?;
             if let Some(channel) = &self.outbox.options.notify_channel {
                 query::notify(channel, self.outbox.name());
             }

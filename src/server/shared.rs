@@ -8,6 +8,8 @@ use idem_rules::action::Time;
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_guard, pg_sys};
 use uuid::Uuid;
 
+use super::xact;
+
 /// What is counted here.
 #[derive(Clone, Copy)]
 pub enum Count {
@@ -84,9 +86,7 @@ thread_local! {
 
 fn drawn() -> u64 {
     let mut bytes = [0u8; 8];
-    // SAFETY: fills the array of the length given.
-    let drawn = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
-    assert!(drawn, "the server has no random source");
+    xact::draw(&mut bytes);
     u64::from_ne_bytes(bytes)
 }
 

@@ -138,12 +138,17 @@ thread_local! {
     static POOL: RefCell<([u8; DRAWN], usize)> = const { RefCell::new(([0; DRAWN], DRAWN)) };
 }
 
+/// Fills `bytes` from the server's random source.
+pub(super) fn draw(bytes: &mut [u8]) {
+    // SAFETY: fills the slice of the length given.
+    let drawn = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    assert!(drawn, "the server has no random source");
+}
+
 fn random_bytes<const N: usize>() -> [u8; N] {
     POOL.with_borrow_mut(|(pool, used)| {
         if *used + N > DRAWN {
-            // SAFETY: fills the array of the length given.
-            let drawn = unsafe { pg_sys::pg_strong_random(pool.as_mut_ptr().cast(), DRAWN) };
-            assert!(drawn, "the server has no random source");
+            draw(pool);
             *used = 0;
         }
         let mut bytes = [0u8; N];

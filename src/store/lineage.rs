@@ -32,11 +32,14 @@ pub enum Direction {
     Out(Option<Relation>),
 }
 
+/// The word of messages that came from actions.
+const OUT: &str = "out";
+
 impl Direction {
     fn word(self) -> &'static str {
         match self {
             Direction::In => "in",
-            Direction::Out(_) => "out",
+            Direction::Out(_) => OUT,
         }
     }
 }
@@ -68,8 +71,7 @@ pub fn link(
 /// True when it was written down that the message carries the action in `outbox`. The table counts, not its name.
 pub fn is_carrier(call: &Call, action_id: Uuid, message_id: Uuid, outbox: Relation) -> Result<bool> {
     let text = |value: &str| Bound::Text(server::text_datum(value));
-    let out = Direction::Out(None).word();
-    let keys = [Key(1, Bound::Uuid(action_id)), Key(2, text(out)), Key(3, text(&message_id.to_string()))];
+    let keys = [Key(1, Bound::Uuid(action_id)), Key(2, text(OUT)), Key(3, text(&message_id.to_string()))];
     let link = Table::open(call, &SPEC)?.find(0, &keys);
     Ok(link.is_some_and(|link| link.values.table(6) == Some(outbox)))
 }
@@ -77,7 +79,7 @@ pub fn is_carrier(call: &Call, action_id: Uuid, message_id: Uuid, outbox: Relati
 /// The messages that carry or have carried the action, and their outboxes.
 pub fn carriers(call: &Call, action_id: Uuid) -> Result<Vec<(Relation, Uuid)>> {
     let mut carriers = Vec::new();
-    let out = Bound::Text(server::text_datum(Direction::Out(None).word()));
+    let out = Bound::Text(server::text_datum(OUT));
     Table::open(call, &SPEC)?.each(0, &[Key(1, Bound::Uuid(action_id)), Key(2, out)], |row| {
         let message_id = row.values.text(2)?.and_then(|text| Uuid::parse_str(&text).ok());
         carriers.extend(row.values.table(6).zip(message_id));

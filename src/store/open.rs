@@ -108,10 +108,7 @@ impl OpenActions {
                 Changed::Gone => {}
                 Changed::Busy => {
                     at_once = false;
-                    match &row {
-                        Some(row) => drop(self.0.lock(row, true)),
-                        None => drop(self.0.wait_for_writer(0, &key(action_id), &mut pace)),
-                    }
+                    self.wait_for(action_id, row.as_ref(), &mut pace);
                 }
             }
         }
@@ -129,9 +126,13 @@ impl OpenActions {
 
     /// Waits for whoever has the place of an action.
     pub fn wait(&self, action_id: Uuid) {
-        match self.find(action_id) {
-            Some(row) => drop(self.0.lock(&row, true)),
-            None => drop(self.0.wait_for_writer(0, &key(action_id), &mut Tick::default())),
+        self.wait_for(action_id, self.find(action_id).as_ref(), &mut Tick::default());
+    }
+
+    fn wait_for(&self, action_id: Uuid, row: Option<&Row>, pace: &mut Tick) {
+        match row {
+            Some(row) => drop(self.0.lock(row, true)),
+            None => drop(self.0.wait_for_writer(0, &key(action_id), pace)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::{Code, Error, Result};
 use crate::number::push_numeric;
 
 const COUNT: u32 = 0x0FFF_FFFF;
-pub(crate) const SCALAR: u32 = 0x1000_0000;
+const SCALAR: u32 = 0x1000_0000;
 pub(crate) const OBJECT: u32 = 0x2000_0000;
 pub(crate) const ARRAY: u32 = 0x4000_0000;
 pub(crate) const KINDS: u32 = 0x7000_0000;
@@ -18,7 +18,7 @@ const LENGTH: u32 = 0x0FFF_FFFF;
 const IS_OFFSET: u32 = 0x8000_0000;
 
 /// A varlena is shorter than this, so places in it cannot overflow.
-pub(crate) const MAX_BYTES: u32 = 1 << 30;
+const MAX_BYTES: u32 = 1 << 30;
 
 /// Strings up to this length are copied at a fixed cost.
 const SHORT: usize = 16;
@@ -185,7 +185,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn document(&mut self, start: usize) -> Result<()> {
-        let end = u32::try_from(self.bytes.len()).ok().filter(|&end| end < MAX_BYTES).ok_or_else(broken)?;
+        let end = end(self.bytes)?;
         if word(self.bytes, 0)? & SCALAR == 0 {
             self.open(Entry { kind: CONTAINER, start: 0, end })?;
             return self.walk(start);
@@ -346,6 +346,11 @@ impl Reader<'_> {
             _ => self.out.extend_from_slice(text(self.bytes, (start, end))),
         }
     }
+}
+
+/// Where a document ends.
+pub(crate) fn end(bytes: &[u8]) -> Result<u32> {
+    u32::try_from(bytes.len()).ok().filter(|&end| end < MAX_BYTES).ok_or_else(broken)
 }
 
 /// A container's header and its entries.

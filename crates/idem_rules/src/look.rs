@@ -1,10 +1,7 @@
 //! A look into a stored document: what stands under a name, without reading or copying the rest.
 
 use crate::error::Result;
-use crate::jsonb::{
-    ARRAY, CONTAINER, Entry, KINDS, MAX_BYTES, NULL, OBJECT, SCALAR, STRING, aligned, broken, entries, text,
-    word,
-};
+use crate::jsonb::{ARRAY, CONTAINER, Entry, KINDS, NULL, OBJECT, STRING, aligned, end, entries, text, word};
 
 /// What stands under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +31,8 @@ pub struct Object<'a> {
 /// # Errors
 /// `Corrupted` when the bytes are no document, as far as they are looked at.
 pub fn objects(bytes: &[u8]) -> Result<Option<Vec<Object<'_>>>> {
-    let end = u32::try_from(bytes.len()).ok().filter(|&end| end < MAX_BYTES).ok_or_else(broken)?;
-    let (header, mut elements) = entries(bytes, 0, end)?;
-    if header & (KINDS | SCALAR) != ARRAY {
+    let (header, mut elements) = entries(bytes, 0, end(bytes)?)?;
+    if header & KINDS != ARRAY {
         return Ok(None);
     }
     let mut objects = Vec::with_capacity(elements.left as usize);

@@ -54,41 +54,74 @@ pub fn idem_outbox_claim(call: &Call) -> Result<Datum> {
     let outbox = Outbox::open(call, Privilege::Manage)?;
     let mut rows = Rows::begin(call)?;
     query::as_owner(outbox.table, || {
-        let found = candidates(call, &outbox, max)?;
-        let places = found.iter().map(Found::seq);
-        let (first, last) = (places.clone().min().unwrap_or(0), places.max().unwrap_or(0));
-        // Read now that the rows are locked.
-        let now = server::clock();
-        let claim_id = ClaimId::new(first, last, server::random_uuid().into_bytes()).0;
-        let claiming = Claiming { claim_id, until: now.saturating_add(lease), relay };
-        let (mut plain, mut granted) = (Vec::new(), Vec::new());
-        for message in found {
-            match rules::claim(&message.message, outbox.options.max_attempts, now) {
-                Claim::Leave => {}
-                Claim::Bury => outbox.bury(&message, now, Some(server::text_datum(NOT_HEARD_OF))),
-                Claim::Take => match message.carries() {
-                    None => plain.push(message),
-                    Some(action_id) => {
-                        if let Some(grant) = start(call, &outbox, &message, action_id, lease, relay)? {
-                            outbox.take_carried(&message, &claiming, grant.fence, grant.until)?;
-                            granted.push((message, Some(grant)));
-                        }
-                    }
-                },
-            }
-        }
-        outbox.take(&plain, &claiming)?;
-        granted.extend(plain.into_iter().map(|message| (message, None)));
-        granted.sort_by_key(|(message, _)| message.seq());
-        for (message, grant) in &granted {
-            show(&mut rows, message, grant.as_ref(), &claiming)?;
+        // Nothing, only because others were quicker: there may be more.
+        while claim(call, &outbox, max, (lease, relay), &mut rows)? == Looked::TooLate {
+            server::serve_interrupts();
         }
         Ok(())
     })?;
     Ok(rows.end())
 }
 
-/// Locked messages that may be claimed, those that failed before at most half unless there is room.
+/// What a look for messages came to.
+#[derive(PartialEq, Eq)]
+enum Looked {
+    /// There are no more than those it has brought.
+    Done,
+    /// Others got hold of all there were.
+    TooLate,
+}
+
+/// Looks for messages once, and shows those that are claimed now.
+fn claim(
+    call: &Call,
+    outbox: &Outbox,
+    max: i64,
+    (lease, relay): (Span, Option<Datum>),
+    rows: &mut Rows,
+) -> Result<Looked> {
+    let found = candidates(call, outbox, max)?;
+    let places = found.iter().map(Found::seq);
+    let (first, last) = (places.clone().min().unwrap_or(0), places.max().unwrap_or(0));
+    // Read now that the rows are locked, or else change only if they are still what they were.
+    let now = server::clock();
+    let claim_id = ClaimId::new(first, last, server::random_uuid().into_bytes()).0;
+    let claiming = Claiming { claim_id, until: now.saturating_add(lease), relay };
+    let (mut plain, mut granted, mut lost) = (Vec::new(), Vec::new(), false);
+    for message in found {
+        let claim = rules::claim(&message.message, outbox.options.max_attempts, now);
+        let carries = message.carries();
+        if claim == Claim::Take && carries.is_none() {
+            plain.push(message);
+            continue;
+        }
+        if !outbox.hold(&message) {
+            lost = true;
+            continue;
+        }
+        match (claim, carries) {
+            (Claim::Bury, _) => outbox.bury(&message, now, Some(server::text_datum(NOT_HEARD_OF))),
+            (Claim::Take, Some(action_id)) => {
+                if let Some(grant) = start(call, outbox, &message, action_id, lease, relay)? {
+                    outbox.take_carried(&message, &claiming, grant.fence, grant.until)?;
+                    granted.push((message, Some(grant)));
+                }
+            }
+            _ => {}
+        }
+    }
+    let wanted = plain.len();
+    let taken = outbox.take(plain, &claiming)?;
+    lost |= taken.len() < wanted;
+    granted.extend(taken.into_iter().map(|message| (message, None)));
+    granted.sort_by_key(|(message, _)| message.seq());
+    for (message, grant) in &granted {
+        show(rows, message, grant.as_ref(), &claiming)?;
+    }
+    Ok(if granted.is_empty() && lost { Looked::TooLate } else { Looked::Done })
+}
+
+/// Messages that may be claimed, those that failed before at most half unless there is room.
 fn candidates(call: &Call, outbox: &Outbox, max: i64) -> Result<Vec<Found>> {
     let now = server::clock();
     let (from, turn) = outbox.begin_claim(now);

@@ -76,8 +76,8 @@ pub fn idem_outbox_put(call: &Call) -> Result<Datum> {
     let outbox = Outbox::open(call, Privilege::Insert)?;
     let aggregateid = call.required_text(at::AGGREGATEID)?;
     let put = Put::begin(call, &outbox, [aggregateid.as_ref()]);
-    let (content, new) = put.linked(content)?;
-    put.finish(|| outbox.insert(&new, &content))?;
+    let (new, content) = put.linked(content)?;
+    put.finish(|| outbox.insert(&[(new, content)]))?;
     Ok(call.value(Value::Uuid(new.id)))
 }
 
@@ -88,7 +88,7 @@ pub fn idem_outbox_put_many(call: &Call) -> Result<Datum> {
     let outbox = Outbox::open(call, Privilege::Insert)?;
     let mut rows = Rows::begin(call)?;
     let ids = match plain(messages.bytes)? {
-        Some(aggregates) => put_as_they_stand(call, &outbox, messages.datum, &aggregates)?,
+        Some(plain) => put_as_they_stand(call, &outbox, &plain)?,
         None => put_one_by_one(call, &outbox, messages.datum)?,
     };
     for id in ids {
@@ -97,17 +97,42 @@ pub fn idem_outbox_put_many(call: &Call) -> Result<Datum> {
     Ok(rows.end())
 }
 
+/// A message that needs no closer look.
+struct Plain<'a> {
+    r#type: &'a str,
+    aggregatetype: &'a str,
+    aggregateid: &'a str,
+    /// Documents of their own, as they are stored.
+    payload: &'a [u8],
+    headers: Option<&'a [u8]>,
+}
+
 /// Puts messages that need no closer look; their ids.
-fn put_as_they_stand(
-    call: &Call,
-    outbox: &Outbox,
-    messages: Datum,
-    aggregates: &[&str],
-) -> Result<Vec<Uuid>> {
-    let put = Put::begin(call, outbox, aggregates.iter().copied());
-    let ids: Vec<Uuid> = aggregates.iter().map(|_| message_id()).collect();
-    put.finish(|| outbox.insert_many(messages, &ids))?;
-    Ok(ids)
+fn put_as_they_stand(call: &Call, outbox: &Outbox, messages: &[Plain]) -> Result<Vec<Uuid>> {
+    let put = Put::begin(call, outbox, messages.iter().map(|message| message.aggregateid));
+    let text = |text| Some(server::text_datum(text));
+    // In one order with the messages, so that they stand together in the index of ids, too.
+    let mut ids: Vec<Uuid> = messages.iter().map(|_| message_id()).collect();
+    ids.sort_unstable();
+    let messages: Vec<(New, Content)> = ids
+        .into_iter()
+        .zip(messages)
+        .map(|(id, message)| {
+            let content = Content {
+                aggregatetype: text(message.aggregatetype),
+                aggregateid: text(message.aggregateid),
+                r#type: text(message.r#type),
+                payload: Some(server::jsonb_datum(message.payload)),
+                headers: message.headers.map(server::jsonb_datum),
+                key: None,
+                action_id: None,
+                available_at: None,
+            };
+            (New { id, carries: false }, content)
+        })
+        .collect();
+    put.finish(|| outbox.insert(&messages))?;
+    Ok(messages.into_iter().map(|(new, _)| new.id).collect())
 }
 
 /// Puts messages that are taken apart and looked at each; their ids.
@@ -129,19 +154,19 @@ fn put_one_by_one(call: &Call, outbox: &Outbox, messages: Datum) -> Result<Vec<U
     for n in order {
         linked[n] = Some(put.linked(content(&parts[n]))?);
     }
-    let linked: Vec<(Content, New)> = linked.into_iter().flatten().collect();
-    put.finish(|| linked.iter().try_for_each(|(content, new)| outbox.insert(new, content)))?;
-    Ok(linked.into_iter().map(|(_, new)| new.id).collect())
+    let linked: Vec<(New, Content)> = linked.into_iter().flatten().collect();
+    put.finish(|| outbox.insert(&linked))?;
+    Ok(linked.into_iter().map(|(new, _)| new.id).collect())
 }
 
-/// The aggregateids of messages that need no closer look: right as they stand, and without an action. `None` where one of
-/// them is otherwise.
-fn plain(messages: &[u8]) -> Result<Option<Vec<&str>>> {
+/// Messages that need no closer look: right as they stand, without an action, available at once. `None` where one of them is
+/// otherwise.
+fn plain(messages: &[u8]) -> Result<Option<Vec<Plain<'_>>>> {
     if server::encoding() != Encoding::Utf8 {
         return Ok(None);
     }
     let Some(messages) = objects(messages)? else { return Ok(None) };
-    let mut aggregates = Vec::with_capacity(messages.len());
+    let mut plain = Vec::with_capacity(messages.len());
     for message in messages {
         let name = |name| match message.member(name)? {
             Member::String(text) => {
@@ -150,20 +175,27 @@ fn plain(messages: &[u8]) -> Result<Option<Vec<&str>>> {
             }
             _ => Ok(None),
         };
-        let (Some(_), Some(_), Some(aggregateid)) =
+        let (Some(r#type), Some(aggregatetype), Some(aggregateid)) =
             (name("type")?, name("aggregatetype")?, name("aggregateid")?)
         else {
             return Ok(None);
         };
-        if message.member("payload")? == Member::Missing
-            || !matches!(message.member("headers")?, Member::Missing | Member::Object)
-            || message.member("action_id")? != Member::Missing
+        let (Member::Object(payload) | Member::Array(payload)) = message.member("payload")? else {
+            return Ok(None);
+        };
+        let headers = match message.member("headers")? {
+            Member::Missing => None,
+            Member::Object(headers) => Some(headers),
+            _ => return Ok(None),
+        };
+        if message.member("action_id")? != Member::Missing
+            || message.member("available_at")? != Member::Missing
         {
             return Ok(None);
         }
-        aggregates.push(aggregateid);
+        plain.push(Plain { r#type, aggregatetype, aggregateid, payload, headers });
     }
-    Ok(Some(aggregates))
+    Ok(Some(plain))
 }
 
 fn content(part: &server::Values) -> Content {
@@ -244,9 +276,9 @@ impl<'a> Put<'a> {
     }
 
     /// The message with its action's key, and whether it carries the action.
-    fn linked(&self, content: Content) -> Result<(Content, New)> {
+    fn linked(&self, content: Content) -> Result<(New, Content)> {
         let mut new = New { id: message_id(), carries: false };
-        let Some(action_id) = content.action_id else { return Ok((content, new)) };
+        let Some(action_id) = content.action_id else { return Ok((new, content)) };
         let (here, key, tenant) = (Cell::new(false), Cell::new(None), Cell::new(None));
         let (step, _) = move_action(
             self.call,
@@ -267,7 +299,7 @@ impl<'a> Put<'a> {
         let (id, place, now) = (new.id.to_string(), self.outbox.name(), server::clock());
         let way = Direction::Out(new.carries.then_some(self.outbox.table));
         lineage::link(self.call, action_id, way, &id, place, tenant.get(), now)?;
-        Ok((Content { key: key.get(), ..content }, new))
+        Ok((new, Content { key: key.get(), ..content }))
     }
 
     /// Adds the messages by `insert`, as the table's owner, and tells listeners.

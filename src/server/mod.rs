@@ -11,7 +11,9 @@
 pub mod background;
 mod call;
 mod catalog;
+pub mod direct;
 mod drop;
+mod heap;
 pub mod query;
 mod raise;
 mod role;
@@ -28,14 +30,15 @@ mod xact;
 pub use call::{Body, Call, Jsonb, Value, enter, finfo};
 pub use catalog::{Column, Spec, Type, generation};
 pub use drop::guard_drops;
+pub use heap::Changed;
 pub use raise::{log, warn};
 pub use role::{Role, inherits, outer_role, refuse_as_somebody_else, role_generation, session_role};
 pub use rows::Rows;
 pub use scan::{Bound, Key};
 pub use shared::{Count, count, counted, remember_conflict, remembered_conflicts};
 pub use statement::{commit_with_this_statement, is_statement_of_its_own};
-pub use table::{Changed, Row, Table, serialization};
-pub use values::{Values, json_of, json_time, text_datum, time_datum, uuid_datum};
+pub use table::{Row, Table, serialization};
+pub use values::{Values, json_of, json_time, jsonb_datum, text_datum, time_datum, uuid_datum};
 pub use version::reserve_setting_names;
 pub use xact::{
     End, Tick, assign_transaction_id, clock, encoding, force_sync_commit, has_transaction_id,

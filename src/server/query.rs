@@ -68,11 +68,16 @@ impl Statement {
             arguments.iter().map(|argument| argument.unwrap_or(pg_sys::Datum::from(0))).collect();
         let nulls: Vec<std::ffi::c_char> =
             arguments.iter().map(|argument| if argument.is_some() { b' ' } else { b'n' } as _).collect();
-        // SAFETY: as_owner has connected to SPI. The plan is kept in memory of its own; arrays have one entry for each
-        // parameter. Rows are copied into the memory of the call before SPI lets go of them. The statement returns at
-        // most as many columns as Values has room for: they are ours.
+        // SAFETY: connected and finished once; an error in between leaves that to the end of the (sub)transaction. The plan
+        // is kept in memory of its own; arrays have one entry for each parameter. Rows are copied into the memory of the
+        // call before SPI lets go of them. The statement returns at most as many columns as Values has room for: they
+        // are ours.
         unsafe {
             let memory = pg_sys::CurrentMemoryContext;
+            let nesting = pg_sys::NewGUCNestLevel();
+            // The owner's triggers must not find the caller's objects.
+            set_for_now(c"search_path", c"pg_catalog, pg_temp");
+            assert_eq!(pg_sys::SPI_connect(), pg_sys::SPI_OK_CONNECT as i32, "SPI_connect failed");
             let plan = *self.plan.get_or_init(|| {
                 let options = pg_sys::CURSOR_OPT_GENERIC_PLAN as i32;
                 let count = types.len() as i32;
@@ -81,14 +86,15 @@ impl Statement {
                 assert_eq!(pg_sys::SPI_keepplan(plan), 0, "SPI_keepplan failed");
                 plan
             });
+            if !is_planned(plan) {
+                make_plan(plan);
+            }
             let done = pg_sys::SPI_execute_plan(plan, datums.as_mut_ptr(), nulls.as_ptr(), false, 0);
             assert!(done > 0, "SPI_execute_plan failed: {done}");
             pg_sys::MemoryContextSwitchTo(memory);
             let (processed, table) = (pg_sys::SPI_processed, pg_sys::SPI_tuptable);
-            if table.is_null() {
-                return (processed, Vec::new());
-            }
-            let rows = (0..processed as usize)
+            let count = if table.is_null() { 0 } else { processed as usize };
+            let rows = (0..count)
                 .map(|n| {
                     let tuple = pg_sys::heap_copytuple(*(*table).vals.add(n));
                     let mut values = Values::new();
@@ -97,9 +103,38 @@ impl Statement {
                     values
                 })
                 .collect();
-            pg_sys::SPI_freetuptable(table);
+            pg_sys::SPI_finish();
+            pg_sys::AtEOXact_GUC(false, nesting);
+            pg_sys::MemoryContextSwitchTo(memory);
             (processed, rows)
         }
+    }
+}
+
+/// True where running the statement would not make a plan first.
+unsafe fn is_planned(plan: pg_sys::SPIPlanPtr) -> bool {
+    // SAFETY: a kept plan has a list of sources, one for each of its statements, and ours are single ones.
+    unsafe {
+        let source: *mut pg_sys::CachedPlanSource =
+            (*(*pg_sys::SPI_plan_get_plan_sources(plan)).elements).ptr_value.cast();
+        (*source).is_valid && !(*source).gplan.is_null() && (*(*source).gplan).is_valid
+    }
+}
+
+/// Has the planner read the queues along their indexes, whatever an empty table's statistics say.
+unsafe fn make_plan(plan: pg_sys::SPIPlanPtr) {
+    // SAFETY: connected to SPI; the plan is kept, so making it leaves it there; the reference to it is let go.
+    unsafe {
+        let nesting = pg_sys::NewGUCNestLevel();
+        // What is turned off looks dear to the planner, and dear plans are compiled: hence jit.
+        for name in [c"enable_seqscan", c"enable_bitmapscan", c"enable_sort", c"jit"] {
+            set_for_now(name, c"off");
+        }
+        let made = pg_sys::SPI_plan_get_cached_plan(plan);
+        if !made.is_null() {
+            pg_sys::ReleaseCachedPlan(made, pg_sys::CurrentResourceOwner);
+        }
+        pg_sys::AtEOXact_GUC(false, nesting);
     }
 }
 
@@ -112,13 +147,13 @@ impl Drop for Statement {
     }
 }
 
-/// Runs `work` with the rights of the owner of `table`, connected to SPI. What it allocates lives as long as the call.
+/// Runs `work` with the rights of the owner of `table`. What it allocates lives as long as the call.
 ///
-/// An error on its way through needs nothing here: the end of the (sub)transaction puts user, settings and SPI back.
+/// An error on its way through needs nothing here: the end of the (sub)transaction puts the user back.
 pub fn as_owner<T>(table: Relation, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: the relation is locked, so its descriptor can be read; user and settings are put back below.
-    let nesting = unsafe {
+    // SAFETY: the relation is locked, so its descriptor can be read; the user is put back below.
+    unsafe {
         let relation = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let owner = (*(*relation).rd_rel).relowner;
         pg_sys::relation_close(relation, pg_sys::NoLock as i32);
@@ -127,32 +162,11 @@ pub fn as_owner<T>(table: Relation, work: impl FnOnce() -> Result<T>) -> Result<
             | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32
             | pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
         pg_sys::SetUserIdAndSecContext(owner, restricted);
-        pg_sys::NewGUCNestLevel()
-    };
-    // The owner's triggers must not find the caller's objects; and the queues have to be read along their indexes,
-    // whatever an empty table's statistics say.
-    for (name, value) in [
-        (c"search_path", c"pg_catalog, pg_temp"),
-        (c"enable_seqscan", c"off"),
-        (c"enable_bitmapscan", c"off"),
-        (c"enable_sort", c"off"),
-        // What is turned off looks dear to the planner, and dear plans are compiled.
-        (c"jit", c"off"),
-    ] {
-        set_for_now(name, value);
     }
-    // SAFETY: connected and finished once; the memory of the call is made current again after connecting.
-    unsafe {
-        let memory = pg_sys::CurrentMemoryContext;
-        assert_eq!(pg_sys::SPI_connect(), pg_sys::SPI_OK_CONNECT as i32, "SPI_connect failed");
-        pg_sys::MemoryContextSwitchTo(memory);
-        let done = work();
-        pg_sys::SPI_finish();
-        pg_sys::MemoryContextSwitchTo(memory);
-        pg_sys::AtEOXact_GUC(false, nesting);
-        pg_sys::SetUserIdAndSecContext(user, context);
-        done
-    }
+    let done = work();
+    // SAFETY: puts back what was read above.
+    unsafe { pg_sys::SetUserIdAndSecContext(user, context) };
+    done
 }
 
 fn set_for_now(name: &CStr, value: &CStr) {

@@ -21,6 +21,8 @@ pub enum Bound {
     UpTo(Time),
     /// integer =
     Int(i32),
+    /// bigint >=
+    AtLeast(i64),
     /// regclass =
     Table(pg_sys::Oid),
     /// text = under collation "C"
@@ -47,6 +49,9 @@ fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
             }
             Bound::Int(value) => {
                 (pg_sys::BTEqualStrategyNumber, pg_sys::F_INT4EQ, pg_sys::Datum::from(value))
+            }
+            Bound::AtLeast(value) => {
+                (pg_sys::BTGreaterEqualStrategyNumber, pg_sys::F_INT8GE, pg_sys::Datum::from(value))
             }
             Bound::Table(table) => {
                 (pg_sys::BTEqualStrategyNumber, pg_sys::F_OIDEQ, pg_sys::Datum::from(table))
@@ -75,7 +80,7 @@ fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
 }
 
 /// An index scan that is ended, and its snapshot let go, when it goes out of scope.
-struct Scan {
+pub(super) struct Scan {
     scan: pg_sys::IndexScanDesc,
     slot: *mut pg_sys::TupleTableSlot,
     registered: Option<pg_sys::Snapshot>,
@@ -83,24 +88,49 @@ struct Scan {
 
 impl Scan {
     /// # Safety
-    /// `snapshot` must stay valid for as long as the scan; `keys` are copied.
-    unsafe fn begin(table: &Table, index: usize, keys: &[Key], snapshot: pg_sys::Snapshot) -> Scan {
-        let mut entries = scan_keys(keys);
-        // SAFETY: table and index are open and belong together.
+    /// Table and index must be open, for as long as the scan, and belong together. `snapshot` must stay valid for as
+    /// long; `keys` are copied.
+    unsafe fn begin(
+        table: pg_sys::Relation,
+        index: pg_sys::Relation,
+        keys: &[Key],
+        snapshot: pg_sys::Snapshot,
+    ) -> Scan {
+        // SAFETY: as required.
         unsafe {
-            let slot = pg_sys::table_slot_create(table.relation(), std::ptr::null_mut());
-            let scan = begin_scan(table.relation(), table.index(index), snapshot, keys.len() as i32);
-            pg_sys::index_rescan(scan, entries.as_mut_ptr(), keys.len() as i32, std::ptr::null_mut(), 0);
-            Scan { scan, slot, registered: None }
+            let slot = pg_sys::table_slot_create(table, std::ptr::null_mut());
+            let scan = begin_scan(table, index, snapshot, keys.len() as i32);
+            let scan = Scan { scan, slot, registered: None };
+            scan.again(keys);
+            scan
         }
     }
 
-    unsafe fn mvcc(table: &Table, index: usize, keys: &[Key]) -> Scan {
+    /// Starts over with other values for as many keys.
+    ///
+    /// # Safety
+    /// As for [`Scan::begin`].
+    pub(super) unsafe fn again(&self, keys: &[Key]) {
+        let mut entries = scan_keys(keys);
+        // SAFETY: the scan is open and was begun for as many keys.
+        unsafe {
+            pg_sys::index_rescan(self.scan, entries.as_mut_ptr(), keys.len() as i32, std::ptr::null_mut(), 0);
+        }
+    }
+
+    /// # Safety
+    /// As for [`Scan::begin`].
+    pub(super) unsafe fn mvcc(table: pg_sys::Relation, index: pg_sys::Relation, keys: &[Key]) -> Scan {
         // SAFETY: as required.
         unsafe { Scan::registered(table, index, keys, pg_sys::GetTransactionSnapshot()) }
     }
 
-    unsafe fn registered(table: &Table, index: usize, keys: &[Key], snapshot: pg_sys::Snapshot) -> Scan {
+    unsafe fn registered(
+        table: pg_sys::Relation,
+        index: pg_sys::Relation,
+        keys: &[Key],
+        snapshot: pg_sys::Snapshot,
+    ) -> Scan {
         // SAFETY: a registered snapshot lives until it is unregistered, which Drop does after the scan ended.
         unsafe {
             let snapshot = pg_sys::RegisterSnapshot(snapshot);
@@ -110,18 +140,26 @@ impl Scan {
         }
     }
 
-    unsafe fn next(&mut self, direction: pg_sys::ScanDirection::Type) -> bool {
+    /// # Safety
+    /// As for [`Scan::begin`].
+    pub(super) unsafe fn next(&mut self, direction: pg_sys::ScanDirection::Type) -> bool {
         // SAFETY: the scan is open.
         unsafe { pg_sys::index_getnext_slot(self.scan, direction, self.slot) }
     }
 
-    unsafe fn row(&self, table: &Table) -> Row {
+    /// The row just fetched, which is there until the next one is.
+    ///
+    /// # Safety
+    /// [`Scan::next`] must have returned true.
+    pub(super) unsafe fn fetched(&self) -> pg_sys::HeapTuple {
         let mut should_free = false;
-        // SAFETY: the slot holds the tuple just fetched; the copy outlives the pin on its page.
-        unsafe {
-            let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free);
-            Row::read(table, pg_sys::heap_copytuple(tuple))
-        }
+        // SAFETY: the slot holds the tuple just fetched, and a pin on its page.
+        unsafe { pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free) }
+    }
+
+    unsafe fn row(&self, table: &Table) -> Row {
+        // SAFETY: as required of the callers; the copy outlives the pin on its page.
+        unsafe { Row::read(table, pg_sys::heap_copytuple(self.fetched())) }
     }
 }
 
@@ -147,7 +185,7 @@ impl Table {
     pub fn find(&self, index: usize, keys: &[Key]) -> Option<Row> {
         // SAFETY: the scan is used and ended here.
         unsafe {
-            let mut scan = Scan::mvcc(self, index, keys);
+            let mut scan = Scan::mvcc(self.relation(), self.index(index), keys);
             scan.next(pg_sys::ScanDirection::ForwardScanDirection).then(|| scan.row(self))
         }
     }
@@ -156,7 +194,7 @@ impl Table {
     pub fn find_last(&self, index: usize, keys: &[Key]) -> Option<Row> {
         // SAFETY: as in find.
         unsafe {
-            let mut scan = Scan::mvcc(self, index, keys);
+            let mut scan = Scan::mvcc(self.relation(), self.index(index), keys);
             scan.next(pg_sys::ScanDirection::BackwardScanDirection).then(|| scan.row(self))
         }
     }
@@ -181,7 +219,8 @@ impl Table {
     ) -> Option<Row> {
         // SAFETY: as in find.
         unsafe {
-            let mut scan = Scan::registered(self, index, keys, pg_sys::GetLatestSnapshot());
+            let mut scan =
+                Scan::registered(self.relation(), self.index(index), keys, pg_sys::GetLatestSnapshot());
             scan.next(direction).then(|| scan.row(self))
         }
     }
@@ -189,13 +228,18 @@ impl Table {
     /// Rows that meet `keys`, in index order, until `take` says false.
     pub fn each(&self, index: usize, keys: &[Key], take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
         // SAFETY: as in find.
-        unsafe { self.each_of(Scan::mvcc(self, index, keys), take) }
+        unsafe { self.each_of(Scan::mvcc(self.relation(), self.index(index), keys), take) }
     }
 
     /// The same as of this very moment, under REPEATABLE READ and SERIALIZABLE too. Not in a parallel query.
     pub fn each_now(&self, index: usize, keys: &[Key], take: impl FnMut(Row) -> Result<bool>) -> Result<()> {
         // SAFETY: as in find.
-        unsafe { self.each_of(Scan::registered(self, index, keys, pg_sys::GetLatestSnapshot()), take) }
+        unsafe {
+            self.each_of(
+                Scan::registered(self.relation(), self.index(index), keys, pg_sys::GetLatestSnapshot()),
+                take,
+            )
+        }
     }
 
     /// As [`Table::each`], for many rows: what is allocated for one of them is let go before the next.
@@ -208,7 +252,7 @@ impl Table {
         // SAFETY: the scan and what belongs to it were made before the switch and are ended after the switch back. An
         // error leaves both contexts to the transaction's end; a refusal of ours is no longer in the row's memory.
         unsafe {
-            let mut scan = Scan::mvcc(self, index, keys);
+            let mut scan = Scan::mvcc(self.relation(), self.index(index), keys);
             let outer = pg_sys::CurrentMemoryContext;
             let of_row = pg_sys::AllocSetContextCreateInternal(
                 outer,
@@ -270,7 +314,7 @@ impl Table {
         let none = pg_sys::InvalidTransactionId;
         // SAFETY: a dirty snapshot needs no registration (snapmgr.h); it lives on this frame longer than the scan.
         unsafe {
-            let mut scan = Scan::begin(self, index, keys, &mut dirty);
+            let mut scan = Scan::begin(self.relation(), self.index(index), keys, &mut dirty);
             while scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
                 if dirty.xmin != none {
                     return Some((dirty.xmin, dirty.speculativeToken != 0));

@@ -7,8 +7,9 @@ use pgrx::pg_sys;
 
 use super::call::Call;
 use super::catalog::{self, Known, MAX_INDEXES, Spec};
+use super::heap::{self, Changed};
 use super::values::Values;
-use super::version::heap_update;
+use super::version::Entries;
 
 /// A table of ours, open; its indexes are opened when they are used. The locks stay until the transaction ends, as
 /// for any statement.
@@ -27,17 +28,6 @@ pub struct Row {
     tuple: pg_sys::HeapTuple,
     /// Its columns.
     pub values: Values,
-}
-
-/// What became of a change to a row version that was read before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
-    /// It is done.
-    Done,
-    /// Another transaction that has not ended yet holds the row.
-    Busy,
-    /// There is a newer version by now, or none any more.
-    Gone,
 }
 
 impl Row {
@@ -222,16 +212,12 @@ impl Table {
     /// Puts `values` in the place of `row`, without waiting for anybody.
     pub fn update(&self, row: &Row, values: &Values) -> Changed {
         let tuple = self.form(values);
-        // SAFETY: the row came from this table; its item pointer stays what it was.
+        // SAFETY: the row came from this table.
         unsafe {
-            let changed = self.without_waiting(row, |wait| {
-                let mut failure = pg_sys::TM_FailureData::default();
-                let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-                heap_update(self.relation, &mut (*row.tuple).t_self, tuple, wait, &mut failure, &mut mode)
-            });
+            let (changed, entries) = heap::update(self.relation, (*row.tuple).t_self, tuple);
             if changed == Changed::Done {
-                let heap_only = (*(*tuple).t_data).t_infomask2 & pg_sys::HEAP_ONLY_TUPLE as u16 != 0;
-                for n in 0..if heap_only { 0 } else { self.count } {
+                // None of our indexes is summarizing.
+                for n in 0..if entries == Entries::None { 0 } else { self.count } {
                     self.add_to_index(n, tuple, values, false);
                 }
                 pg_sys::CommandCounterIncrement();
@@ -240,34 +226,11 @@ impl Table {
         }
     }
 
-    /// Makes a change that waits for nobody. A lock of this very transaction counts as somebody's at first; with
-    /// the lock known to be ours, the change may "wait".
-    fn without_waiting(&self, row: &Row, change: impl Fn(bool) -> pg_sys::TM_Result::Type) -> Changed {
-        match changed(change(false)) {
-            Changed::Busy => match self.lock(row, false) {
-                Changed::Done => changed(change(true)),
-                other => other,
-            },
-            other => other,
-        }
-    }
-
     /// Removes `row`, without waiting for anybody.
     pub fn delete(&self, row: &Row) -> Changed {
         // SAFETY: as in update.
         unsafe {
-            let changed = self.without_waiting(row, |wait| {
-                let mut failure = pg_sys::TM_FailureData::default();
-                pg_sys::heap_delete(
-                    self.relation,
-                    &mut (*row.tuple).t_self,
-                    pg_sys::GetCurrentCommandId(true),
-                    std::ptr::null_mut(),
-                    wait,
-                    &mut failure,
-                    false,
-                )
-            });
+            let changed = heap::delete(self.relation, (*row.tuple).t_self);
             if changed == Changed::Done {
                 pg_sys::CommandCounterIncrement();
             }
@@ -277,28 +240,8 @@ impl Table {
 
     /// Locks `row` against change until the transaction ends. `wait`: for whoever holds it now.
     pub fn lock(&self, row: &Row, wait: bool) -> Changed {
-        let policy =
-            if wait { pg_sys::LockWaitPolicy::LockWaitBlock } else { pg_sys::LockWaitPolicy::LockWaitSkip };
-        // SAFETY: heap_lock_tuple reads the item pointer of the tuple given and pins its page into `buffer`.
-        unsafe {
-            let mut tuple = pg_sys::HeapTupleData { t_self: (*row.tuple).t_self, ..Default::default() };
-            let mut buffer: pg_sys::Buffer = 0;
-            let mut failure = pg_sys::TM_FailureData::default();
-            let result = pg_sys::heap_lock_tuple(
-                self.relation,
-                &mut tuple,
-                pg_sys::GetCurrentCommandId(true),
-                pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
-                policy,
-                false,
-                &mut buffer,
-                &mut failure,
-            );
-            if buffer != 0 {
-                pg_sys::ReleaseBuffer(buffer);
-            }
-            changed(result)
-        }
+        // SAFETY: the row came from this table.
+        unsafe { heap::lock(self.relation, (*row.tuple).t_self, wait) }
     }
 }
 
@@ -315,14 +258,6 @@ impl Drop for Table {
             }
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }
-    }
-}
-
-fn changed(result: pg_sys::TM_Result::Type) -> Changed {
-    match result {
-        pg_sys::TM_Result::TM_Ok => Changed::Done,
-        pg_sys::TM_Result::TM_BeingModified | pg_sys::TM_Result::TM_WouldBlock => Changed::Busy,
-        _ => Changed::Gone,
     }
 }
 

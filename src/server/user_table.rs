@@ -279,12 +279,16 @@ thread_local! {
     static LISTENING: OnceCell<()> = const { OnceCell::new() };
 }
 
-/// Rises whenever the definition of `table` may have changed.
+/// Rises whenever the definition of `table`, or its name, may have changed.
 pub fn version_of(table: Relation) -> u64 {
     LISTENING.with(|listening| {
         listening.get_or_init(|| {
-            // SAFETY: registered once a session; the callback touches only this thread's map and cannot raise.
-            unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(changed), pg_sys::Datum::from(0)) };
+            let schemas = pg_sys::SysCacheIdentifier::NAMESPACEOID as i32;
+            // SAFETY: registered once a session; the callbacks touch only this thread's map and cannot raise.
+            unsafe {
+                pg_sys::CacheRegisterRelcacheCallback(Some(changed), pg_sys::Datum::from(0));
+                pg_sys::CacheRegisterSyscacheCallback(schemas, Some(schema_changed), pg_sys::Datum::from(0));
+            }
         });
     });
     FOLLOWED.with_borrow_mut(|followed| *followed.entry(table).or_default())
@@ -298,4 +302,8 @@ unsafe extern "C-unwind" fn changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) 
             }
         }
     });
+}
+
+unsafe extern "C-unwind" fn schema_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    FOLLOWED.with_borrow_mut(|followed| followed.values_mut().for_each(|version| *version += 1));
 }

@@ -265,6 +265,11 @@ fn bytes_datum(bytes: &[u8]) -> pg_sys::Datum {
     pg_sys::Datum::from(text)
 }
 
+/// jsonb of what stands behind its varlena header.
+pub fn jsonb_datum(document: &[u8]) -> pg_sys::Datum {
+    bytes_datum(document)
+}
+
 /// Text in the database's encoding. Raises 22P05 for a character that the encoding does not have.
 pub fn text_datum(text: &str) -> pg_sys::Datum {
     if text.is_ascii() || xact::is_utf8() {

@@ -24,19 +24,34 @@ pub(super) unsafe fn begin_scan(
     unsafe { pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0) }
 }
 
+/// Which indexes of the table need an entry for the new version of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entries {
+    /// None: the new version is found by the old one's entries.
+    None,
+    /// Those that summarize ranges of pages.
+    #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+    Summarizing,
+    /// All.
+    All,
+}
+
 #[cfg(any(feature = "pg14", feature = "pg15"))]
 pub(super) unsafe fn heap_update(
     relation: pg_sys::Relation,
     old: pg_sys::ItemPointer,
     new: pg_sys::HeapTuple,
     wait: bool,
-    failure: &mut pg_sys::TM_FailureData,
-    mode: &mut pg_sys::LockTupleMode::Type,
-) -> pg_sys::TM_Result::Type {
-    // SAFETY: passed through; no crosscheck snapshot.
+) -> (pg_sys::TM_Result::Type, Entries) {
+    let mut failure = pg_sys::TM_FailureData::default();
+    let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+    // SAFETY: passed through; no crosscheck snapshot. The header of the new tuple says how it was stored.
     unsafe {
         let command = pg_sys::GetCurrentCommandId(true);
-        pg_sys::heap_update(relation, old, new, command, std::ptr::null_mut(), wait, failure, mode)
+        let nothing = std::ptr::null_mut();
+        let result = pg_sys::heap_update(relation, old, new, command, nothing, wait, &mut failure, &mut mode);
+        let heap_only = (*(*new).t_data).t_infomask2 & pg_sys::HEAP_ONLY_TUPLE as u16 != 0;
+        (result, if heap_only { Entries::None } else { Entries::All })
     }
 }
 
@@ -46,25 +61,55 @@ pub(super) unsafe fn heap_update(
     old: pg_sys::ItemPointer,
     new: pg_sys::HeapTuple,
     wait: bool,
-    failure: &mut pg_sys::TM_FailureData,
-    mode: &mut pg_sys::LockTupleMode::Type,
-) -> pg_sys::TM_Result::Type {
-    let mut indexes = pg_sys::TU_UpdateIndexes::TU_None;
-    // SAFETY: passed through; no crosscheck snapshot. None of our indexes is summarizing, so the
-    // heap-only bit of the new tuple says all there is to say about index entries.
+) -> (pg_sys::TM_Result::Type, Entries) {
+    use pg_sys::TU_UpdateIndexes::{TU_None, TU_Summarizing};
+    let mut failure = pg_sys::TM_FailureData::default();
+    let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+    let mut indexes = TU_None;
+    // SAFETY: passed through; no crosscheck snapshot.
     unsafe {
         let command = pg_sys::GetCurrentCommandId(true);
-        pg_sys::heap_update(
+        let nothing = std::ptr::null_mut();
+        let result = pg_sys::heap_update(
             relation,
             old,
             new,
             command,
-            std::ptr::null_mut(),
+            nothing,
             wait,
-            failure,
-            mode,
+            &mut failure,
+            &mut mode,
             &mut indexes,
-        )
+        );
+        let entries = match indexes {
+            TU_None => Entries::None,
+            TU_Summarizing => Entries::Summarizing,
+            _ => Entries::All,
+        };
+        (result, entries)
+    }
+}
+
+/// Adds the entries of a row version that stands in `slot` to the table's indexes. Raises 23505.
+pub(super) unsafe fn insert_index_entries(
+    table: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    is_update: bool,
+    entries: Entries,
+) {
+    let (nothing, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: passed through; no arbiter, no speculation.
+    unsafe {
+        #[cfg(any(feature = "pg14", feature = "pg15"))]
+        if entries != Entries::None {
+            pg_sys::ExecInsertIndexTuples(table, slot, state, is_update, false, nothing, none);
+        }
+        #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+        if entries != Entries::None {
+            let summarizing = entries == Entries::Summarizing;
+            pg_sys::ExecInsertIndexTuples(table, slot, state, is_update, false, nothing, none, summarizing);
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! A look into a stored document: what stands under a name, without reading or copying the rest.
 
 use crate::error::Result;
-use crate::jsonb::{ARRAY, CONTAINER, Entry, KINDS, NULL, OBJECT, STRING, aligned, end, entries, text, word};
+use crate::jsonb::{
+    ARRAY, CONTAINER, Entry, KINDS, NULL, OBJECT, STRING, aligned, broken, end, entries, text, word,
+};
 
 /// What stands under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,8 +12,10 @@ pub enum Member<'a> {
     Missing,
     /// A string, in the database's encoding.
     String(&'a [u8]),
-    /// An object.
-    Object,
+    /// An object, as a document of its own: what stands behind the varlena header of one.
+    Object(&'a [u8]),
+    /// An array, likewise.
+    Array(&'a [u8]),
     /// Something else.
     Other,
 }
@@ -70,12 +74,25 @@ impl<'a> Object<'a> {
         Ok(match value.kind {
             NULL => Member::Missing,
             STRING => Member::String(text(self.bytes, (value.start, value.end))),
-            _ if is_object(self.bytes, value)? => Member::Object,
+            CONTAINER => {
+                let place = aligned(value.start) as usize..value.end as usize;
+                let bytes = self.bytes.get(place).ok_or_else(broken)?;
+                match kind(self.bytes, value)? {
+                    OBJECT => Member::Object(bytes),
+                    ARRAY => Member::Array(bytes),
+                    _ => Member::Other,
+                }
+            }
             _ => Member::Other,
         })
     }
 }
 
+/// Whether an entry that is a container is an object or an array.
+fn kind(bytes: &[u8], entry: Entry) -> Result<u32> {
+    Ok(word(bytes, aligned(entry.start) as usize)? & KINDS)
+}
+
 fn is_object(bytes: &[u8], entry: Entry) -> Result<bool> {
-    Ok(entry.kind == CONTAINER && word(bytes, aligned(entry.start) as usize)? & KINDS == OBJECT)
+    Ok(entry.kind == CONTAINER && kind(bytes, entry)? == OBJECT)
 }

@@ -378,10 +378,12 @@ proptest! {
         let found = objects(&bytes).unwrap().unwrap();
         prop_assert_eq!(found.len(), elements.len());
         for (found, members) in found.iter().zip(&elements) {
+            let alone = members.get(&name).map(encode).unwrap_or_default();
             let expected = match members.get(&name) {
                 None | Some(Doc::Null) => Member::Missing,
                 Some(Doc::Text(text)) => Member::String(text.as_bytes()),
-                Some(Doc::Object(_)) => Member::Object,
+                Some(Doc::Object(_)) => Member::Object(&alone),
+                Some(Doc::Array(_)) => Member::Array(&alone),
                 Some(_) => Member::Other,
             };
             prop_assert_eq!(found.member(&name).unwrap(), expected);

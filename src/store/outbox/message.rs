@@ -6,73 +6,135 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use crate::server::Values;
+use crate::server::direct::Version;
 
-/// A message as a statement returned it.
+/// The columns of a message. New ones are given the first [`GIVEN`] of them.
+pub(super) const COLUMNS: [&str; 18] = [
+    "id",
+    "aggregatetype",
+    "aggregateid",
+    "type",
+    "payload",
+    "headers",
+    "action_id",
+    "carries",
+    "due_at",
+    "created_at",
+    "seq",
+    "attempts",
+    "claim_id",
+    "lease_expires_at",
+    "fence",
+    "delivered_at",
+    "dead_at",
+    "relay",
+];
+
+/// How many columns a new message is given.
+pub(super) const GIVEN: usize = 9;
+
+/// Where columns stand in a message that was read: behind the row's place.
+pub(super) mod at {
+    pub const PLACE: usize = 0;
+    pub const ID: usize = 1;
+    pub const HEADERS: usize = 6;
+    pub const ACTION_ID: usize = 7;
+    pub const CARRIES: usize = 8;
+    pub const DUE_AT: usize = 9;
+    pub const CREATED_AT: usize = 10;
+    pub const SEQ: usize = 11;
+    pub const ATTEMPTS: usize = 12;
+    pub const CLAIM_ID: usize = 13;
+    pub const LEASE_EXPIRES_AT: usize = 14;
+    pub const FENCE: usize = 15;
+    pub const DELIVERED_AT: usize = 16;
+    pub const DEAD_AT: usize = 17;
+    pub const RELAY: usize = 18;
+}
+
+/// A message as it was read.
 pub struct Found {
     row: Values,
     /// What the rules see of it.
     pub message: Message,
+    /// The row itself, of one that was read without a statement.
+    version: Option<Version>,
+    is_locked: bool,
 }
 
-/// The columns that every look at messages returns, in the order of [`Found`]'s getters.
-pub(super) const COLUMNS: &str = "m.ctid, m.id, m.aggregatetype, m.aggregateid, m.type, m.payload, m.headers, m.action_id, \
-     m.carries, m.created_at, m.seq, m.attempts, m.due_at, m.claim_id, m.lease_expires_at, m.fence, m.delivered_at, \
-     m.dead_at";
-
 impl Found {
+    /// One that a statement has locked and returned.
     pub(super) fn read(row: Values) -> Found {
-        let message = Message {
-            attempts: row.count(11),
-            lease_expires_at: row.time(14),
-            delivered: row.time(16).is_some(),
-            dead: row.time(17).is_some(),
-        };
-        Found { row, message }
+        Found { message: judged(&row), row, version: None, is_locked: true }
+    }
+
+    /// One that was read without a statement.
+    pub(super) fn as_it_stands(row: Values, version: Version, is_locked: bool) -> Found {
+        Found { message: judged(&row), row, version: Some(version), is_locked }
+    }
+
+    /// The row, of one that was read without a statement.
+    pub(super) fn version(&self) -> Option<&Version> {
+        self.version.as_ref()
+    }
+
+    /// False while others can still get hold of it: what is decided about it may come to nothing.
+    pub(super) fn is_locked(&self) -> bool {
+        self.is_locked
     }
 
     /// Where the row's version stands: valid while this transaction holds its lock.
     pub(super) fn place(&self) -> Datum {
-        self.row.datum(0).unwrap_or(Datum::from(0))
+        self.row.datum(at::PLACE).unwrap_or(Datum::from(0))
     }
 
     /// The message's id.
     pub fn id(&self) -> Uuid {
-        self.row.uuid(1).unwrap_or_default()
+        self.row.uuid(at::ID).unwrap_or_default()
     }
 
     /// aggregatetype, aggregateid, type, payload or headers, as stored.
     pub fn content(&self, n: usize) -> Option<Datum> {
-        self.row.datum(2 + n)
+        self.row.datum(at::ID + 1 + n)
     }
 
     /// The action it is linked to.
     pub fn action_id(&self) -> Option<Uuid> {
-        self.row.uuid(7)
+        self.row.uuid(at::ACTION_ID)
     }
 
     /// The action it carries.
     pub fn carries(&self) -> Option<Uuid> {
-        self.action_id().filter(|_| self.row.flag(8))
+        self.action_id().filter(|_| self.row.flag(at::CARRIES))
     }
 
     /// When it was put.
     pub fn created_at(&self) -> Time {
-        self.row.time(9).unwrap_or(Time::MIN)
+        self.row.time(at::CREATED_AT).unwrap_or(Time::MIN)
     }
 
     /// Its place in the order of messages.
     pub fn seq(&self) -> i64 {
-        self.row.big(10).unwrap_or(0)
+        self.row.big(at::SEQ).unwrap_or(0)
     }
 
     /// The last claim's token.
     pub fn claim_id(&self) -> Option<Uuid> {
-        self.row.uuid(13)
+        self.row.uuid(at::CLAIM_ID)
     }
 
     /// The fence of the attempt that the last claim was granted.
     pub fn fence(&self) -> Option<i64> {
-        self.row.big(15)
+        self.row.big(at::FENCE)
+    }
+}
+
+fn judged(row: &Values) -> Message {
+    Message {
+        attempts: row.count(at::ATTEMPTS),
+        lease_expires_at: row.time(at::LEASE_EXPIRES_AT),
+        delivered: row.time(at::DELIVERED_AT).is_some(),
+        dead: row.time(at::DEAD_AT).is_some(),
     }
 }
 

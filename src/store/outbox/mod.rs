@@ -20,6 +20,7 @@ use crate::server::{self, Call, Values};
 mod cursor;
 mod message;
 mod registry;
+mod rows;
 mod statements;
 
 pub use cursor::Cursor;
@@ -27,6 +28,7 @@ use cursor::{CURSOR_EVERY, FROM_START_EVERY};
 pub use message::{Claiming, Content, Found, New};
 use registry::options;
 pub use registry::{Options, check_columns, register};
+use rows::Rows;
 use statements::Statements;
 
 /// One outbox, as this session knows it.
@@ -43,6 +45,8 @@ pub struct Outbox {
     /// Where looking for new messages starts.
     pub cursor: Cursor,
     statements: Statements,
+    /// The rows themselves, where no statement is needed.
+    rows: Option<Rows>,
 }
 
 thread_local! {
@@ -88,17 +92,13 @@ impl Outbox {
     fn of(call: &Call, table: Relation) -> Result<Rc<Outbox>> {
         let (version, generation) = (user_table::version_of(table), server::generation());
         let repeatable = server::repeatable_read();
-        let name = user_table::qualified_name(table)?;
         let known = KNOWN.with_borrow(|known| known.get(&table).cloned()).filter(|known| {
-            known.version == version
-                && known.generation == generation
-                && known.provisional <= repeatable
-                // Nothing is said about a table whose schema gets another name.
-                && known.name == name
+            known.version == version && known.generation == generation && known.provisional <= repeatable
         });
         if let Some(known) = known {
             return Ok(known);
         }
+        let name = user_table::qualified_name(table)?;
         let options = options(call, table)?.ok_or_else(|| {
             Error::new(Code::WrongObject, format!("{name} is not an outbox"))
                 .hint("Make one with idem_create_outbox, which also takes a fitting table of yours as it is.")
@@ -107,6 +107,7 @@ impl Outbox {
         let outbox = Rc::new(Outbox {
             table,
             statements: Statements::new(&name, &options),
+            rows: Rows::of(table),
             name,
             options,
             version,
@@ -131,31 +132,36 @@ impl Outbox {
         &self.name
     }
 
-    /// Adds one message.
-    ///
-    /// Errors: 55000 when the table did not take it.
-    pub fn insert(&self, new: &New, content: &Content) -> Result<()> {
-        let added = self.statements.insert.change(&[
-            Some(server::uuid_datum(new.id)),
-            content.aggregatetype,
-            content.aggregateid,
-            content.r#type,
-            content.payload,
-            content.headers,
-            content.key,
-            content.action_id.map(server::uuid_datum),
-            Some(Datum::from(new.carries)),
-            content.available_at.map(server::time_datum),
-        ]);
-        self.changed(added, 1)
+    /// The rows themselves, where they are to be reached without statements. Not under an older snapshot: what is to be
+    /// told of a row that has changed since then is known to the executor.
+    fn rows(&self) -> Option<&Rows> {
+        self.rows.as_ref().filter(|_| !server::repeatable_read())
     }
 
-    /// Adds messages that have no action, straight from the array they were passed in.
+    /// Adds messages.
     ///
     /// Errors: 55000 when the table did not take one.
-    pub fn insert_many(&self, messages: Datum, ids: &[Uuid]) -> Result<()> {
-        let added = self.statements.insert_many.change(&[Some(messages), Some(query::uuids_datum(ids))]);
-        self.changed(added, ids.len())
+    pub fn insert(&self, messages: &[(New, Content)]) -> Result<()> {
+        let adds_nothing = |(_, content): &(New, Content)| content.key.is_none();
+        if let Some(rows) = self.rows().filter(|_| messages.iter().all(adds_nothing)) {
+            rows.insert(messages);
+            return Ok(());
+        }
+        messages.iter().try_for_each(|(new, content)| {
+            let added = self.statements.insert.change(&[
+                Some(server::uuid_datum(new.id)),
+                content.aggregatetype,
+                content.aggregateid,
+                content.r#type,
+                content.payload,
+                content.headers,
+                content.action_id.map(server::uuid_datum),
+                Some(Datum::from(new.carries)),
+                content.available_at.map(server::time_datum),
+                content.key,
+            ]);
+            self.changed(added, 1)
+        })
     }
 
     /// Refuses to go on where a trigger or a rule of the table's has kept a change from being made.
@@ -224,20 +230,33 @@ impl Outbox {
 
     /// The place of the first message from `from` on that is not delivered and was never kept from it.
     fn first(&self, from: i64) -> Option<i64> {
+        if let Some(rows) = self.rows() {
+            return rows.first(from);
+        }
         self.statements.first.run(&[Some(Datum::from(from))]).first().and_then(|row| row.big(0))
     }
 
-    /// Locks up to `max` messages that were never kept from delivery, from place `from` on.
+    /// Up to `max` messages that were never kept from delivery, from place `from` on, and that nobody else is at. See
+    /// [`Outbox::hold`] and [`Outbox::take`].
     pub fn new_ones(&self, from: i64, now: Time, max: i64) -> Vec<Found> {
-        let found = found(self.statements.new.run(&[
-            Some(Datum::from(from)),
-            Some(server::time_datum(now)),
-            Some(Datum::from(max)),
-        ]));
+        // The order of an aggregate's messages is a question for a statement.
+        let found = match self.rows().filter(|_| !self.options.ordered) {
+            Some(rows) => rows.new_ones(from, now, max),
+            None => found(self.statements.new.run(&[
+                Some(Datum::from(from)),
+                Some(server::time_datum(now)),
+                Some(Datum::from(max)),
+            ])),
+        };
         if let Some(first) = found.first() {
             self.cursor.lower(first.seq());
         }
         found
+    }
+
+    /// Makes sure of a message that was found: false when somebody else has got hold of it.
+    pub fn hold(&self, message: &Found) -> bool {
+        message.is_locked() || self.rows().is_some_and(|rows| rows.hold(message))
     }
 
     /// Locks up to `max` messages that were kept from delivery and are due again.
@@ -279,21 +298,26 @@ impl Outbox {
         }
     }
 
-    /// Gives messages to a claim.
+    /// Gives messages to a claim. Returns those that nobody else had got hold of.
     ///
     /// Errors: 55000 when the table did not take it.
-    pub fn take(&self, messages: &[Found], claim: &Claiming) -> Result<()> {
-        if messages.is_empty() {
-            return Ok(());
+    pub fn take(&self, messages: Vec<Found>, claim: &Claiming) -> Result<Vec<Found>> {
+        let (by_row, mut taken): (Vec<_>, Vec<_>) =
+            messages.into_iter().partition(|message| message.version().is_some());
+        if !taken.is_empty() {
+            let places = taken.iter().map(Found::place).collect();
+            let done = self.statements.take.change(&[
+                Some(query::places_datum(places)),
+                Some(server::uuid_datum(claim.claim_id)),
+                Some(server::time_datum(claim.until)),
+                claim.relay,
+            ]);
+            self.changed(done, taken.len())?;
         }
-        let places = messages.iter().map(Found::place).collect();
-        let taken = self.statements.take.change(&[
-            Some(query::places_datum(places)),
-            Some(server::uuid_datum(claim.claim_id)),
-            Some(server::time_datum(claim.until)),
-            claim.relay,
-        ]);
-        self.changed(taken, messages.len())
+        if let Some(rows) = self.rows().filter(|_| !by_row.is_empty()) {
+            taken.extend(rows.take(by_row, claim));
+        }
+        Ok(taken)
     }
 
     /// Gives a message that carries an action to a claim.
@@ -322,6 +346,9 @@ impl Outbox {
 
     /// Finishes messages of a claim that carry nothing: the ids that were.
     pub fn finish_plain(&self, ids: &[Uuid], claim_id: Uuid, now: Time) -> Vec<Uuid> {
+        if let Some(rows) = self.rows().filter(|_| self.options.keep_delivered.is_none()) {
+            return rows.remove_plain(ids, claim_id);
+        }
         let (ids, claim_id) = (Some(query::uuids_datum(ids)), Some(server::uuid_datum(claim_id)));
         let done = self.statements.finish_plain.run(&[
             ids,

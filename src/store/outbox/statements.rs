@@ -3,13 +3,12 @@
 use crate::server::Type;
 use crate::server::query::{Parameter, Statement};
 
-use super::message::COLUMNS;
+use super::message::{COLUMNS, GIVEN};
 use super::registry::Options;
 
 /// One outbox's statements, prepared at their first use.
 pub(super) struct Statements {
     pub insert: Statement,
-    pub insert_many: Statement,
     pub explode: Statement,
     pub new: Statement,
     pub retried: Statement,
@@ -47,9 +46,8 @@ impl Statements {
             false => String::new(),
         };
         let free = "(m.lease_expires_at IS NULL OR m.lease_expires_at <= ";
-        let insert = format!(
-            "INSERT INTO {table} (id, aggregatetype, aggregateid, type, payload, headers, action_id, carries, due_at)"
-        );
+        let insert = format!("INSERT INTO {table} ({})", COLUMNS[..GIVEN].join(", "));
+        let columns = format!("m.ctid, {}", COLUMNS.map(|column| format!("m.{column}")).join(", "));
         // The update stays heap-only for a message that was never kept: its due_at stays NULL.
         let due = |until: &str| format!("due_at = CASE WHEN due_at IS NOT NULL THEN {until} END");
         // Said so that the planner does not take the index of undelivered messages by aggregate for a way to find others:
@@ -68,18 +66,10 @@ impl Statements {
         Statements {
             insert: Statement::new(
                 format!(
-                    "{insert} VALUES ($1, $2, $3, $4, $5, CASE WHEN $7 IS NULL THEN $6 ELSE \
-                     jsonb_build_object('idempotency-key', $7) || coalesce($6, '{{}}') END, $8, $9, $10)"
+                    "{insert} VALUES ($1, $2, $3, $4, $5, CASE WHEN $10 IS NULL THEN $6 ELSE \
+                     jsonb_build_object('idempotency-key', $10) || coalesce($6, '{{}}') END, $7, $8, $9)"
                 ),
-                &[uuid, text, text, text, jsonb, jsonb, text, uuid, One(Type::Bool), time],
-            ),
-            insert_many: Statement::new(
-                format!(
-                    "{insert} SELECT id, m->>'aggregatetype', m->>'aggregateid', m->>'type', m->'payload', \
-                     nullif(m->'headers', 'null'), NULL, false, (m->>'available_at')::timestamptz \
-                     FROM ROWS FROM (jsonb_array_elements($1), unnest($2)) AS e (m, id)"
-                ),
-                &[jsonb, Uuids],
+                &[uuid, text, text, text, jsonb, jsonb, uuid, One(Type::Bool), time, text],
             ),
             explode: Statement::new(
                 "SELECT m->>'type', m->>'aggregatetype', m->>'aggregateid', nullif(m->'payload', 'null'), \
@@ -88,13 +78,13 @@ impl Statements {
                     .to_owned(),
                 &[jsonb],
             ),
-            new: Statement::new(format!("SELECT {COLUMNS} {new} {and_lock}"), &[big, time, big]),
+            new: Statement::new(format!("SELECT {columns} {new} {and_lock}"), &[big, time, big]),
             new_unlocked: Statement::new(format!("SELECT m.id, m.action_id {new}"), &[big, time, big]),
-            retried: Statement::new(format!("SELECT {COLUMNS} {retried} {and_lock}"), &[time, big]),
+            retried: Statement::new(format!("SELECT {columns} {retried} {and_lock}"), &[time, big]),
             retried_unlocked: Statement::new(format!("SELECT m.id, m.action_id {retried}"), &[time, big]),
             chosen: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.id = ANY ($1) AND coalesce(m.due_at, $2) <= $2 AND \
+                    "SELECT {columns} FROM ONLY {table} AS m WHERE m.id = ANY ($1) AND coalesce(m.due_at, $2) <= $2 AND \
                      m.dead_at IS NULL AND {undelivered} AND {free} $2) {first_of_its_own} ORDER BY m.seq {and_lock}"
                 ),
                 &[Uuids, time],
@@ -153,7 +143,7 @@ impl Statements {
                 &[time, big],
             ),
             find: Statement::new(
-                format!("SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.id = ANY ($1) ORDER BY m.id FOR UPDATE"),
+                format!("SELECT {columns} FROM ONLY {table} AS m WHERE m.id = ANY ($1) ORDER BY m.id FOR UPDATE"),
                 &[Uuids],
             ),
             fail: Statement::new(
@@ -165,7 +155,7 @@ impl Statements {
             ),
             claimed: Statement::new(
                 format!(
-                    "SELECT {COLUMNS} FROM ONLY {table} AS m WHERE m.seq >= $2 AND m.seq <= $3 AND m.claim_id = $1 AND \
+                    "SELECT {columns} FROM ONLY {table} AS m WHERE m.seq >= $2 AND m.seq <= $3 AND m.claim_id = $1 AND \
                      m.lease_expires_at IS NOT NULL AND {undelivered} ORDER BY m.seq FOR UPDATE SKIP LOCKED"
                 ),
                 &[uuid, big, big],

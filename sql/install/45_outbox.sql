@@ -150,8 +150,9 @@ BEGIN
                 last_error       text,
                 delivered_at     timestamptz,
                 dead_at          timestamptz
-            ) WITH (fillfactor = 60)$ddl$, place);
-        -- Claiming a message for the first time and renewing change no indexed column, so those updates are heap-only.
+            ) WITH (fillfactor = 50)$ddl$, place);
+        -- Claiming a message for the first time and renewing change no indexed column, so those updates are heap-only
+        -- while there is room on the page: half of it holds a claimed version of each message in the other half.
         EXECUTE format('CREATE INDEX ON %s (seq)', place);
         EXECUTE format('CREATE INDEX ON %s (due_at) WHERE due_at IS NOT NULL', place);
         EXECUTE format('COMMENT ON TABLE %s IS %L', place,

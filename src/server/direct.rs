@@ -64,28 +64,60 @@ pub struct Wanted {
     pub unique: usize,
 }
 
-/// A row version, as it was read. One that a scan shows is there until the scan goes on.
+/// A row that a scan shows, which is there until the scan goes on.
+pub struct Shown<'a> {
+    open: &'a Open<'a>,
+    slot: *mut pg_sys::TupleTableSlot,
+}
+
+/// A row version, as it was read: a copy that lives as long as the call.
 pub struct Version {
     tuple: pg_sys::HeapTuple,
 }
 
-impl Version {
+impl Shown<'_> {
+    /// One of the wanted columns.
+    pub fn column(&self, n: usize) -> Option<pg_sys::Datum> {
+        let column = self.open.direct.columns[n];
+        // SAFETY: the slot holds the row, and knows as many columns as its descriptor, once they are asked for.
+        unsafe {
+            if (*self.slot).tts_nvalid as usize <= column {
+                pg_sys::slot_getsomeattrs_int(self.slot, column as i32 + 1);
+            }
+            (!*(*self.slot).tts_isnull.add(column)).then(|| *(*self.slot).tts_values.add(column))
+        }
+    }
+
+    fn tuple(&self) -> pg_sys::HeapTuple {
+        let mut should_free = false;
+        // SAFETY: the slot holds the row, and a pin on its page.
+        unsafe { pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free) }
+    }
+
     /// True when no transaction has locked or changed it, as far as it says itself.
     pub fn is_free(&self) -> bool {
-        // SAFETY: the header of a tuple in memory, or on a page that the scan keeps.
-        unsafe { (*(*self.tuple).t_data).t_infomask & pg_sys::HEAP_XMAX_INVALID as u16 != 0 }
+        // SAFETY: the header of the row.
+        unsafe { (*(*self.tuple()).t_data).t_infomask & pg_sys::HEAP_XMAX_INVALID as u16 != 0 }
     }
 
-    /// A copy that lives as long as the call.
-    pub fn copied(&self) -> Version {
-        // SAFETY: as above.
-        Version { tuple: unsafe { pg_sys::heap_copytuple(self.tuple) } }
+    /// A copy of it.
+    pub fn version(&self) -> Version {
+        // SAFETY: the slot holds the row.
+        Version { tuple: unsafe { pg_sys::heap_copytuple(self.tuple()) } }
     }
 
-    /// The row's place, as a statement returns ctid.
-    pub fn place(&self) -> pg_sys::Datum {
-        // SAFETY: only an address is taken.
-        pg_sys::Datum::from(unsafe { &raw mut (*self.tuple).t_self })
+    /// Locks it until the transaction ends, without waiting for anybody.
+    pub fn lock(&self) -> Changed {
+        self.open.lock_at(self.tuple())
+    }
+
+    /// Removes it, without waiting for anybody.
+    pub fn delete(&self) -> Changed {
+        // SAFETY: the row is one of this table's.
+        unsafe {
+            pg_sys::CheckCmdReplicaIdentity(self.open.relation, pg_sys::CmdType::CMD_DELETE);
+            heap::delete(self.open.relation, (*self.tuple()).t_self)
+        }
     }
 }
 
@@ -185,8 +217,20 @@ unsafe fn default_of(relation: pg_sys::Relation, n: usize) -> Option<Option<Defa
             }
             pg_sys::NodeTag::T_FuncExpr => {
                 let call: *mut pg_sys::FuncExpr = expression.cast();
-                let fills = (*call).args.is_null() && FILLING.contains(&(*call).funcid.to_u32());
-                fills.then_some(Some(Default::Call((*call).funcid)))
+                let function = (*call).funcid;
+                match (*call).args.is_null() {
+                    true => FILLING.contains(&function.to_u32()).then_some(Some(Default::Call(function))),
+                    // As serial columns have it.
+                    false if function == pg_sys::F_NEXTVAL.into() => {
+                        let sequence: *mut pg_sys::Const = (*(*(*call).args).elements).ptr_value.cast();
+                        let is_named =
+                            (*sequence).xpr.type_ == pg_sys::NodeTag::T_Const && !(*sequence).constisnull;
+                        is_named.then(|| {
+                            Some(Default::Next(pg_sys::Oid::from((*sequence).constvalue.value() as u32)))
+                        })
+                    }
+                    false => None,
+                }
             }
             _ => None,
         }
@@ -335,14 +379,13 @@ impl Open<'_> {
     }
 
     /// Shows the rows whose ascending column is at least `from`, in its order, until `take` says false.
-    pub fn each_from(&self, from: i64, mut take: impl FnMut(&Version) -> bool) {
+    pub fn each_from(&self, from: i64, mut take: impl FnMut(&Shown) -> bool) {
         // SAFETY: table and index are open for as long as the scan.
         unsafe {
             let index = pg_sys::index_open(self.direct.ascending, pg_sys::AccessShareLock as i32);
             let mut scan = Scan::mvcc(self.relation, index, &[Key(1, Bound::AtLeast(from))]);
-            while scan.next(pg_sys::ScanDirection::ForwardScanDirection)
-                && take(&Version { tuple: scan.fetched() })
-            {
+            let shown = Shown { open: self, slot: scan.slot() };
+            while scan.next(pg_sys::ScanDirection::ForwardScanDirection) && take(&shown) {
                 serve_interrupts();
             }
             drop(scan);
@@ -351,20 +394,21 @@ impl Open<'_> {
     }
 
     /// Shows the rows that have the unique column's values, where there is one.
-    pub fn each_of(&self, ids: &[uuid::Uuid], mut show: impl FnMut(uuid::Uuid, &Version)) {
+    pub fn each_of(&self, ids: &[uuid::Uuid], mut show: impl FnMut(uuid::Uuid, &Shown)) {
         let Some(first) = ids.first() else { return };
         let key = |id: &uuid::Uuid| [Key(1, Bound::Uuid(*id))];
         // SAFETY: as in each_from.
         unsafe {
             let index = pg_sys::index_open(self.direct.unique, pg_sys::AccessShareLock as i32);
             let mut scan = Scan::mvcc(self.relation, index, &key(first));
+            let shown = Shown { open: self, slot: scan.slot() };
             for (n, id) in ids.iter().enumerate() {
                 serve_interrupts();
                 if n > 0 {
                     scan.again(&key(id));
                 }
                 if scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
-                    show(*id, &Version { tuple: scan.fetched() });
+                    show(*id, &shown);
                 }
             }
             drop(scan);
@@ -385,7 +429,8 @@ impl Open<'_> {
             );
         }
         let mut values = Values::new();
-        values.set(0, Some(version.place()));
+        // SAFETY: only an address is taken, which lives as long as the call.
+        values.set(0, Some(pg_sys::Datum::from(unsafe { &raw mut (*version.tuple).t_self })));
         for (n, column) in self.direct.columns.iter().enumerate() {
             values.set(n + 1, all.datum(*column));
         }
@@ -419,19 +464,14 @@ impl Open<'_> {
         }
     }
 
-    /// Removes a row, without waiting for anybody.
-    pub fn delete(&self, version: &Version) -> Changed {
-        // SAFETY: the version is one of this table's.
-        unsafe {
-            pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_DELETE);
-            heap::delete(self.relation, (*version.tuple).t_self)
-        }
-    }
-
     /// Locks a row until the transaction ends, without waiting for anybody.
     pub fn lock(&self, version: &Version) -> Changed {
-        // SAFETY: the version is one of this table's.
-        unsafe { heap::lock(self.relation, (*version.tuple).t_self, false) }
+        self.lock_at(version.tuple)
+    }
+
+    fn lock_at(&self, tuple: pg_sys::HeapTuple) -> Changed {
+        // SAFETY: the row is one of this table's.
+        unsafe { heap::lock(self.relation, (*tuple).t_self, false) }
     }
 
     /// Adds the index entries of what stands in `slot`.

@@ -38,7 +38,9 @@ pub use scan::{Bound, Key};
 pub use shared::{Count, count, counted, remember_conflict, remembered_conflicts};
 pub use statement::{commit_with_this_statement, is_statement_of_its_own};
 pub use table::{Row, Table, serialization};
-pub use values::{Values, json_of, json_time, jsonb_datum, text_datum, time_datum, uuid_datum};
+pub use values::{
+    Values, json_of, json_time, jsonb_datum, text_datum, time_datum, time_of, uuid_datum, uuid_of,
+};
 pub use version::reserve_setting_names;
 pub use xact::{
     End, Tick, assign_transaction_id, clock, encoding, force_sync_commit, has_transaction_id,

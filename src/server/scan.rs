@@ -147,19 +147,18 @@ impl Scan {
         unsafe { pg_sys::index_getnext_slot(self.scan, direction, self.slot) }
     }
 
-    /// The row just fetched, which is there until the next one is.
-    ///
-    /// # Safety
-    /// [`Scan::next`] must have returned true.
-    pub(super) unsafe fn fetched(&self) -> pg_sys::HeapTuple {
-        let mut should_free = false;
-        // SAFETY: the slot holds the tuple just fetched, and a pin on its page.
-        unsafe { pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free) }
+    /// Where the row just fetched stands until the next one does.
+    pub(super) fn slot(&self) -> *mut pg_sys::TupleTableSlot {
+        self.slot
     }
 
     unsafe fn row(&self, table: &Table) -> Row {
-        // SAFETY: as required of the callers; the copy outlives the pin on its page.
-        unsafe { Row::read(table, pg_sys::heap_copytuple(self.fetched())) }
+        let mut should_free = false;
+        // SAFETY: the slot holds the tuple just fetched; the copy outlives the pin on its page.
+        unsafe {
+            let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free);
+            Row::read(table, pg_sys::heap_copytuple(tuple))
+        }
     }
 }
 

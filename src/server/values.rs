@@ -231,7 +231,7 @@ unsafe fn elements_of(
 }
 
 /// The 16 bytes behind a uuid datum.
-pub(super) fn uuid_of(datum: pg_sys::Datum) -> Uuid {
+pub fn uuid_of(datum: pg_sys::Datum) -> Uuid {
     // SAFETY: a uuid datum points to 16 bytes (pg_uuid_t).
     Uuid::from_bytes(unsafe { *datum.cast_mut_ptr::<[u8; 16]>() })
 }
@@ -250,7 +250,7 @@ pub fn uuid_datum(uuid: Uuid) -> pg_sys::Datum {
     pg_sys::Datum::from(palloc_copy(uuid.as_bytes()))
 }
 
-pub(super) fn time_of(datum: pg_sys::Datum) -> Time {
+pub fn time_of(datum: pg_sys::Datum) -> Time {
     (datum.value() as i64).saturating_add(POSTGRES_EPOCH)
 }
 

@@ -12,6 +12,11 @@ from messages import ack, claim, nack, put, put_many
 from sessions import Sessions, in_background, outlive, row, sqlstate, together, value, wait_for, wait_until
 
 
+@pytest.fixture(params=["rows", "statements"])
+def way(request):
+    return request.param
+
+
 def test_twenty_sessions_make_the_same_outbox_at_once(connect):
     name = f"public.outbox_{uuid.uuid4().hex[:8]}"
     sessions = [connect() for _ in range(20)]

@@ -8,6 +8,11 @@ from messages import ack, claim, nack, put, request, state
 from sessions import outlive, row, rows, sqlstate, sweep, together, value, wait_until
 
 
+@pytest.fixture(params=["rows", "statements"])
+def way(request):
+    return request.param
+
+
 @pytest.fixture(autouse=True)
 def action_types(conn):
     conn.execute("SELECT idem_register_action_type('refund', 'reversible')")

@@ -83,23 +83,17 @@ fn claim(
     let found = candidates(call, outbox, max)?;
     let places = found.iter().map(Found::seq);
     let (first, last) = (places.clone().min().unwrap_or(0), places.max().unwrap_or(0));
-    // Read now that the rows are locked, or else change only if they are still what they were.
+    // Read now that the rows are locked, or will change only if they are still what they were.
     let now = server::clock();
     let claim_id = ClaimId::new(first, last, server::random_uuid().into_bytes()).0;
     let claiming = Claiming { claim_id, until: now.saturating_add(lease), relay };
     let (mut plain, mut granted, mut lost) = (Vec::new(), Vec::new(), false);
     for message in found {
         let claim = rules::claim(&message.message, outbox.options.max_attempts, now);
-        let carries = message.carries();
-        if claim == Claim::Take && carries.is_none() {
-            plain.push(message);
-            continue;
-        }
-        if !outbox.hold(&message) {
-            lost = true;
-            continue;
-        }
-        match (claim, carries) {
+        match (claim, message.carries()) {
+            (Claim::Leave, _) => {}
+            (Claim::Take, None) => plain.push(message),
+            _ if !outbox.hold(&message) => lost = true,
             (Claim::Bury, _) => outbox.bury(&message, now, Some(server::text_datum(NOT_HEARD_OF))),
             (Claim::Take, Some(action_id)) => {
                 if let Some(grant) = start(call, outbox, &message, action_id, lease, relay)? {
@@ -107,7 +101,6 @@ fn claim(
                     granted.push((message, Some(grant)));
                 }
             }
-            _ => {}
         }
     }
     let wanted = plain.len();

@@ -269,7 +269,7 @@ def test_privileges_are_the_tables(connect, conn, outbox):
 def test_hostile_objects_have_no_say(connect, conn, outbox):
     """Contract 11: a caller's search_path, temporary tables and operators change nothing."""
     name, caller = outbox(ordered=True), connect()
-    caller.execute("""CREATE SCHEMA IF NOT EXISTS hostile;
+    caller.execute("""DROP SCHEMA IF EXISTS hostile CASCADE; CREATE SCHEMA hostile;
         CREATE OR REPLACE FUNCTION hostile.no(uuid, uuid) RETURNS boolean LANGUAGE sql AS 'SELECT true OR 1/0 = 1';
         CREATE OR REPLACE FUNCTION hostile.no(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT 1/0 = 1';
         CREATE OPERATOR hostile.= (LEFTARG = text, RIGHTARG = text, FUNCTION = hostile.no);

@@ -1,6 +1,7 @@
 """Outboxes of all shapes. One without code of its owner's is worked on as rows, any other by statements: what a table
 promises holds either way, and no index misses a row."""
 
+import random
 import uuid
 
 import psycopg
@@ -86,6 +87,15 @@ def test_messages_pass_through_a_table_of_any_shape(conn, shaped):
     check()
     assert ack(conn, shaped, second) == ["acked"] * 100
     assert value(conn, f"SELECT count(*) FROM {shaped}") == 0
+
+
+@pytest.mark.parametrize("way", ["rows", "statements"])
+def test_a_message_that_is_stored_out_of_line_passes_through(conn, outbox, way):
+    name, long = outbox(), {"long": random.Random(1).randbytes(100_000).hex()}
+    assert put(conn, name, payload=long) and put_many(conn, name, ("1", long))
+    claimed = claim(conn, name)
+    assert [message.payload for message in claimed] == [long, long]
+    assert ack(conn, name, claimed) == ["acked", "acked"]
 
 
 @pytest.mark.parametrize("shaped", SHAPES, indirect=True)

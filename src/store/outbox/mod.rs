@@ -24,7 +24,6 @@ mod rows;
 mod statements;
 
 pub use cursor::Cursor;
-use cursor::{CURSOR_EVERY, FROM_START_EVERY};
 pub use message::{Claiming, Content, Found, New};
 use registry::options;
 pub use registry::{Options, check_columns, register};
@@ -185,49 +184,6 @@ impl Outbox {
         self.statements.explode.run(&[Some(messages)])
     }
 
-    /// Where this claim looks from, and its number.
-    pub fn begin_claim(&self, now: Time) -> (i64, u64) {
-        let cursor = &self.cursor;
-        let claims = cursor.claims.get();
-        cursor.claims.set(claims + 1);
-        if claims.is_multiple_of(CURSOR_EVERY) {
-            self.move_cursor();
-        }
-        let since = now.saturating_sub(cursor.looked_from_start.get());
-        if !(0..FROM_START_EVERY).contains(&since) {
-            cursor.looked_from_start.set(now);
-            return (i64::MIN, claims);
-        }
-        (cursor.low.get(), claims)
-    }
-
-    /// Moves the cursor to the first message that is not delivered, once nobody can still commit one before it.
-    fn move_cursor(&self) {
-        let cursor = &self.cursor;
-        // An older snapshot does not see what was committed late.
-        if server::repeatable_read() {
-            return;
-        }
-        let Some((place, xid)) = cursor.next.get() else { return };
-        // Whoever could still commit a message before that place took his id before it was seen.
-        if server::oldest_running().0 < xid {
-            return;
-        }
-        // What this transaction has delivered counts from its commit. What a savepoint may still take back never does.
-        let has_changed = server::has_transaction_id();
-        if has_changed && server::in_subtransaction() {
-            return;
-        }
-        // What those committed since then is seen by a statement that begins now.
-        let first = self.first(cursor.low.get());
-        let place = first.map_or(place, |first| first.min(place));
-        cursor.next.set(None);
-        match has_changed {
-            true => cursor.promised.set(Some(place)),
-            false => cursor.low.set(place),
-        }
-    }
-
     /// The place of the first message from `from` on that is not delivered and was never kept from it.
     fn first(&self, from: i64) -> Option<i64> {
         if let Some(rows) = self.rows() {
@@ -285,17 +241,6 @@ impl Outbox {
             self.cursor.lower(first.seq());
         }
         Ok(found)
-    }
-
-    /// Looks, now and then, where the cursor may stand.
-    pub fn mind_cursor(&self, from: i64, turn: u64) {
-        let cursor = &self.cursor;
-        if !turn.is_multiple_of(CURSOR_EVERY) || !cursor.wants_a_place() {
-            return;
-        }
-        if let Some(seq) = self.first(from) {
-            cursor.next.set(Some((seq, server::oldest_running().1)));
-        }
     }
 
     /// Gives messages to a claim. Returns those that nobody else had got hold of.

@@ -281,8 +281,8 @@ def test_hostile_objects_have_no_say(connect, conn, outbox):
     claimed = claim(caller, name)
     assert len(claimed) == 1 and ack(caller, name, claimed) == ["acked"]
     assert value(caller, "SELECT idem_create_outbox(%s, true)", (name,)) == "unchanged"
-    assert [row(caller, "SELECT decision FROM public.idem_inbox_accept('h', 'm')").decision for _ in "12"] == \
-        ["new", "duplicate"]
+    accept = "SELECT decision FROM public.idem_inbox_accept('h', %s)"
+    assert [row(caller, accept, (name,)).decision for _ in "12"] == ["new", "duplicate"]
 
 
 def test_a_dump_carries_messages_and_options(shared_cluster, connect_fresh, fresh_dbname):

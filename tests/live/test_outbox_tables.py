@@ -67,9 +67,13 @@ def test_messages_pass_through_a_table_of_any_shape(conn, shaped):
     """Put, put in a batch, claimed, acknowledged; and each index has an entry for each row."""
     ids = [put(conn, shaped, payload={"n": 0}, headers=Jsonb({"h": 1}))]
     ids += put_many(conn, shaped, *[("1", {"n": n}) for n in range(1, 200)])
-    conn.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+    has_amcheck = value(conn, "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'")
+    if has_amcheck:
+        conn.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
 
     def check():
+        if not has_amcheck:
+            return
         conn.execute("""SELECT bt_index_check(indexrelid, heapallindexed => true) FROM pg_index
             JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam
             WHERE indrelid = %s::regclass AND amname = 'btree'""", (shaped,))
@@ -96,6 +100,16 @@ def test_a_message_that_is_stored_out_of_line_passes_through(conn, outbox, way):
     claimed = claim(conn, name)
     assert [message.payload for message in claimed] == [long, long]
     assert ack(conn, name, claimed) == ["acked", "acked"]
+
+
+@pytest.mark.parametrize("shaped", ["indexes", "a brin index"], indirect=True)
+def test_a_claim_is_found_by_the_owners_index(conn, shaped):
+    """Also where the update is heap-only, but for what a brin index summarizes (PostgreSQL 16 and later)."""
+    put(conn, shaped)
+    assert len(claim(conn, shaped)) == 1
+    conn.execute("SET enable_seqscan = off; SET enable_indexscan = off")
+    assert value(conn, f"SELECT count(*) FROM {shaped} WHERE lease_expires_at > now()") == 1
+    conn.execute("RESET enable_seqscan; RESET enable_indexscan")
 
 
 @pytest.mark.parametrize("shaped", SHAPES, indirect=True)

@@ -99,7 +99,6 @@ impl Open<'_> {
                 let descriptor = (*self.relation).rd_att;
                 let tuple = self.form(row);
                 let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &pg_sys::TTSOpsHeapTuple);
-                (*slot).tts_tableOid = self.direct.table;
                 pg_sys::ExecStoreHeapTuple(tuple, slot, false);
                 slots.push(slot);
             }

@@ -124,6 +124,16 @@ def test_statements_are_run_where_they_are_needed(conn, shaped, request):
     assert bool(statements(conn, work)) == needed
 
 
+@pytest.mark.parametrize("way", ["rows", "statements"])
+def test_nothing_is_put_and_acknowledged(conn, outbox, way):
+    name = outbox()
+    put(conn, name)
+    assert put_many(conn, name) == []
+    [claimed] = claim(conn, name)
+    assert rows(conn, "SELECT * FROM idem_outbox_ack_many(%s, %s, '{}')", (name, claimed.claim_id)) == []
+    assert value(conn, f"SELECT count(*) FROM {name}") == 1
+
+
 def test_columns_of_the_owners_are_filled(conn, outbox):
     name = outbox()
     conn.execute(SHAPES["plain columns"][0].format(name))

@@ -31,6 +31,9 @@ impl Rows {
 
     /// Adds messages, which go without their action's key.
     pub fn insert(&self, messages: &[(New, Content)]) {
+        if messages.is_empty() {
+            return;
+        }
         let rows: Vec<[Option<Datum>; GIVEN]> = messages
             .iter()
             .map(|(new, content)| {
@@ -115,6 +118,9 @@ impl Rows {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
+        if ids.is_empty() {
+            return ids;
+        }
         let mut removed = Vec::with_capacity(ids.len());
         let mut remove = |id, shown: &Shown| {
             let is_its = shown.column(at::CLAIM_ID - 1).map(server::uuid_of) == Some(claim_id);

@@ -5,8 +5,8 @@ use idem_rules::outbox::Message;
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use crate::server::Values;
 use crate::server::direct::Version;
+use crate::server::{self, Values};
 
 /// The columns of a message. New ones are given the first [`GIVEN`] of them.
 pub(super) const COLUMNS: [&str; 18] = [
@@ -166,6 +166,23 @@ pub struct Content {
     pub action_id: Option<Uuid>,
     /// Not before then.
     pub available_at: Option<Time>,
+}
+
+impl Content {
+    /// What the first [`GIVEN`] columns of a new message are given.
+    pub(super) fn given(&self, new: &New) -> [Option<Datum>; GIVEN] {
+        [
+            Some(server::uuid_datum(new.id)),
+            self.aggregatetype,
+            self.aggregateid,
+            self.r#type,
+            self.payload,
+            self.headers,
+            self.action_id.map(server::uuid_datum),
+            Some(Datum::from(new.carries)),
+            self.available_at.map(server::time_datum),
+        ]
+    }
 }
 
 /// Who claims.

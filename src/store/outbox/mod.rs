@@ -147,18 +147,9 @@ impl Outbox {
             return Ok(());
         }
         messages.iter().try_for_each(|(new, content)| {
-            let added = self.statements.insert.change(&[
-                Some(server::uuid_datum(new.id)),
-                content.aggregatetype,
-                content.aggregateid,
-                content.r#type,
-                content.payload,
-                content.headers,
-                content.action_id.map(server::uuid_datum),
-                Some(Datum::from(new.carries)),
-                content.available_at.map(server::time_datum),
-                content.key,
-            ]);
+            let mut arguments = content.given(new).to_vec();
+            arguments.push(content.key);
+            let added = self.statements.insert.change(&arguments);
             self.changed(added, 1)
         })
     }

@@ -34,22 +34,7 @@ impl Rows {
         if messages.is_empty() {
             return;
         }
-        let rows: Vec<[Option<Datum>; GIVEN]> = messages
-            .iter()
-            .map(|(new, content)| {
-                [
-                    Some(server::uuid_datum(new.id)),
-                    content.aggregatetype,
-                    content.aggregateid,
-                    content.r#type,
-                    content.payload,
-                    content.headers,
-                    content.action_id.map(server::uuid_datum),
-                    Some(Datum::from(new.carries)),
-                    content.available_at.map(server::time_datum),
-                ]
-            })
-            .collect();
+        let rows: Vec<_> = messages.iter().map(|(new, content)| content.given(new)).collect();
         self.0.open().insert(&rows);
     }
 

@@ -90,6 +90,7 @@ class Variant:
     script: str
     variables: dict = field(default_factory=dict)
     dbname: str = "postgres"
+    settings: dict = field(default_factory=dict)  # of its sessions
 
 
 @dataclass
@@ -112,7 +113,9 @@ def pgbench(server, variant, seed, seconds=None, transactions=None, clients=CLIE
             command += ["-D", f"{name}={value}"]
         before = server_cpu(server)
         # In a directory of its own, for the files of --log.
-        done = subprocess.run(command, env=server.env(variant.dbname), text=True, capture_output=True, cwd=server.dir)
+        settings = " ".join(f"-c {name}={value}" for name, value in variant.settings.items())
+        env = {**server.env(variant.dbname), "PGOPTIONS": settings}
+        done = subprocess.run(command, env=env, text=True, capture_output=True, cwd=server.dir)
     if done.returncode != 0:
         raise RuntimeError(f"pgbench, {variant.name}: {done.stderr}")
     failed = re.search(r"number of failed transactions: (\d+)", done.stdout)

@@ -181,6 +181,14 @@ impl Story<'_> {
             prop_assert_eq!(&stored, &action, "the action has ended: {}", context);
             return Ok(());
         }
+        if !row.flags.carried {
+            prop_assert!(
+                word == "dead" && stored == action,
+                "it has ended and was opened again, for anybody: {}",
+                context
+            );
+            return Ok(());
+        }
         let ask = Ask {
             fingerprint: row.fingerprint,
             scheme: row.scheme,

@@ -232,23 +232,43 @@ fn role_name(role: pg_sys::Oid) -> Result<String> {
 
 /// True when `table`, open, has a valid unique index on the column alone, for all rows and checked at once.
 unsafe fn is_unique(table: pg_sys::Relation, column: i16) -> bool {
-    // SAFETY: the list is NULL or one of oids; each index is open while its descriptor is read.
+    // SAFETY: as required of the callers; an index is open while it is looked at.
+    unsafe { indexes(table).any(|index| with_index(index, |index| is_unique_on(index, column))) }
+}
+
+/// True when `index`, open, is unique on the column alone, valid, for all rows and checked at once.
+pub(super) unsafe fn is_unique_on(index: pg_sys::Relation, column: i16) -> bool {
+    // SAFETY: the descriptor of an open index.
     unsafe {
-        let indexes = pg_sys::RelationGetIndexList(table);
+        let form = (*index).rd_index;
+        (*form).indisunique
+            && (*form).indisvalid
+            && (*form).indimmediate
+            && (*form).indnkeyatts == 1
+            && (*form).indkey.values.as_slice(1)[0] == column
+            && pg_sys::RelationGetIndexPredicate(index).is_null()
+    }
+}
+
+/// The indexes of a table.
+pub(super) unsafe fn indexes(relation: pg_sys::Relation) -> impl Iterator<Item = pg_sys::Oid> {
+    // SAFETY: the list is NULL or one of oids.
+    unsafe {
+        let indexes = pg_sys::RelationGetIndexList(relation);
         let count = if indexes.is_null() { 0 } else { (*indexes).length as usize };
+        (0..count).map(move |n| (*(*indexes).elements.add(n)).oid_value)
+    }
+}
+
+/// What `look` makes of an index, open.
+pub(super) unsafe fn with_index<T>(index: pg_sys::Oid, look: impl FnOnce(pg_sys::Relation) -> T) -> T {
+    // SAFETY: the index is one of a locked table's.
+    unsafe {
         let lock = pg_sys::AccessShareLock as i32;
-        (0..count).any(|n| {
-            let index = pg_sys::index_open((*(*indexes).elements.add(n)).oid_value, lock);
-            let form = (*index).rd_index;
-            let fits = (*form).indisunique
-                && (*form).indisvalid
-                && (*form).indimmediate
-                && (*form).indnkeyatts == 1
-                && (*form).indkey.values.as_slice(1)[0] == column
-                && pg_sys::RelationGetIndexPredicate(index).is_null();
-            pg_sys::index_close(index, lock);
-            fits
-        })
+        let index = pg_sys::index_open(index, lock);
+        let seen = look(index);
+        pg_sys::index_close(index, lock);
+        seen
     }
 }
 

@@ -82,13 +82,16 @@ struct Executor {
     table: *mut pg_sys::ResultRelInfo,
 }
 
-impl Open<'_> {
-    pub(super) fn begin(direct: &Direct) -> Open<'_> {
+impl Direct {
+    /// Opens the table, which is locked, for reading and changing rows, inside [`crate::server::query::as_owner`].
+    pub fn open(&self) -> Open<'_> {
         // SAFETY: the caller has locked the table as any statement that writes does.
-        let relation = unsafe { pg_sys::relation_open(direct.table, pg_sys::NoLock as i32) };
-        Open { direct, relation, executor: Cell::new(None) }
+        let relation = unsafe { pg_sys::relation_open(self.table, pg_sys::NoLock as i32) };
+        Open { direct: self, relation, executor: Cell::new(None) }
     }
+}
 
+impl Open<'_> {
     /// Adds rows that are given the first of the wanted columns. Raises 23505.
     pub fn insert<const N: usize>(&self, rows: &[[Option<pg_sys::Datum>; N]]) {
         let mut slots = Vec::with_capacity(rows.len());
@@ -189,7 +192,7 @@ impl Open<'_> {
         }
     }
 
-    /// The wanted columns of a row, after its place.
+    /// The wanted columns of a row, and behind them its place, as a statement returns ctid.
     pub fn read(&self, version: &Version) -> Values {
         let mut all = Values::new();
         // SAFETY: the tuple is one of this table's, whose columns are no more than Values has room for.
@@ -202,11 +205,12 @@ impl Open<'_> {
             );
         }
         let mut values = Values::new();
-        // SAFETY: only an address is taken, which lives as long as the call.
-        values.set(0, Some(pg_sys::Datum::from(unsafe { &raw mut (*version.tuple).t_self })));
         for (n, column) in self.direct.columns.iter().enumerate() {
-            values.set(n + 1, all.datum(*column));
+            values.set(n, all.datum(*column));
         }
+        // SAFETY: only an address is taken, which lives as long as the call.
+        let place = unsafe { &raw mut (*version.tuple).t_self };
+        values.set(self.direct.columns.len(), Some(pg_sys::Datum::from(place)));
         values
     }
 

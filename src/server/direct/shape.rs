@@ -2,8 +2,8 @@
 
 use pgrx::pg_sys;
 
-use super::rows::Open;
 use crate::server::query::Relation;
+use crate::server::user_table::{indexes, is_unique_on, with_index};
 use crate::server::values::MAX_COLUMNS;
 
 /// What is known of a table that needs no statements. It holds as long as [`crate::server::user_table::version_of`] stays the same.
@@ -116,11 +116,6 @@ impl Direct {
             Some(Direct { table: (*relation).rd_id, columns, defaults, ascending, unique })
         }
     }
-
-    /// Opens the table, which is locked, for reading and changing rows, inside [`crate::server::query::as_owner`].
-    pub fn open(&self) -> Open<'_> {
-        Open::begin(self)
-    }
 }
 
 /// What fills column `n` of a new row: `Some(None)` for NULL, `None` where it takes an expression.
@@ -168,27 +163,6 @@ unsafe fn default_of(relation: pg_sys::Relation, n: usize) -> Option<Option<Defa
     }
 }
 
-/// The indexes of a table.
-unsafe fn indexes(relation: pg_sys::Relation) -> impl Iterator<Item = pg_sys::Oid> {
-    // SAFETY: the list is NULL or one of oids.
-    unsafe {
-        let indexes = pg_sys::RelationGetIndexList(relation);
-        let count = if indexes.is_null() { 0 } else { (*indexes).length as usize };
-        (0..count).map(move |n| (*(*indexes).elements.add(n)).oid_value)
-    }
-}
-
-/// What `look` makes of an index, open.
-unsafe fn with_index<T>(index: pg_sys::Oid, look: impl FnOnce(pg_sys::Relation) -> T) -> T {
-    // SAFETY: the index is one of a locked table's.
-    unsafe {
-        let index = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
-        let seen = look(index);
-        pg_sys::index_close(index, pg_sys::NoLock as i32);
-        seen
-    }
-}
-
 /// True where all entries are columns as they are, of all rows or of those in which a column is NULL, or is not.
 unsafe fn has_plain_indexes(relation: pg_sys::Relation) -> bool {
     // SAFETY: the relation is open; the lists are NULL or ones of nodes, which are of the kind that their tag says.
@@ -225,7 +199,7 @@ unsafe fn index_on(
             && *(*index).rd_opfamily == family
             && *(*index).rd_indoption == 0
             && pg_sys::RelationGetIndexPredicate(index).is_null()
-            && (!alone || ((*form).indisunique && (*form).indimmediate && (*form).indnkeyatts == 1))
+            && (!alone || is_unique_on(index, column))
     };
     // SAFETY: as required of the callers.
     unsafe { indexes(relation).find(|index| with_index(*index, fits)) }

@@ -33,23 +33,24 @@ pub(super) const COLUMNS: [&str; 18] = [
 /// How many columns a new message is given.
 pub(super) const GIVEN: usize = 9;
 
-/// Where columns stand in a message that was read: behind the row's place.
+/// Where columns stand among [`COLUMNS`], and so in a message that was read; behind them stands the row's own place.
 pub(super) mod at {
-    pub const PLACE: usize = 0;
-    pub const ID: usize = 1;
-    pub const HEADERS: usize = 6;
-    pub const ACTION_ID: usize = 7;
-    pub const CARRIES: usize = 8;
-    pub const DUE_AT: usize = 9;
-    pub const CREATED_AT: usize = 10;
-    pub const SEQ: usize = 11;
-    pub const ATTEMPTS: usize = 12;
-    pub const CLAIM_ID: usize = 13;
-    pub const LEASE_EXPIRES_AT: usize = 14;
-    pub const FENCE: usize = 15;
-    pub const DELIVERED_AT: usize = 16;
-    pub const DEAD_AT: usize = 17;
-    pub const RELAY: usize = 18;
+    pub const ID: usize = 0;
+    pub const AGGREGATETYPE: usize = 1;
+    pub const HEADERS: usize = 5;
+    pub const ACTION_ID: usize = 6;
+    pub const CARRIES: usize = 7;
+    pub const DUE_AT: usize = 8;
+    pub const CREATED_AT: usize = 9;
+    pub const SEQ: usize = 10;
+    pub const ATTEMPTS: usize = 11;
+    pub const CLAIM_ID: usize = 12;
+    pub const LEASE_EXPIRES_AT: usize = 13;
+    pub const FENCE: usize = 14;
+    pub const DELIVERED_AT: usize = 15;
+    pub const DEAD_AT: usize = 16;
+    pub const RELAY: usize = 17;
+    pub const PLACE: usize = super::COLUMNS.len();
 }
 
 /// A message as it was read.
@@ -95,7 +96,7 @@ impl Found {
 
     /// aggregatetype, aggregateid, type, payload or headers, as stored.
     pub fn content(&self, n: usize) -> Option<Datum> {
-        self.row.datum(at::ID + 1 + n)
+        self.row.datum(at::AGGREGATETYPE + n)
     }
 
     /// The action it is linked to.

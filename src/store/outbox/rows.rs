@@ -15,9 +15,9 @@ use super::message::{COLUMNS, Claiming, Content, Found, GIVEN, New, at};
 const WANTED: Wanted = Wanted {
     columns: &COLUMNS,
     given: GIVEN,
-    at_times_null: &[at::HEADERS - 1, at::ACTION_ID - 1, at::DUE_AT - 1],
-    ascending: at::SEQ - 1,
-    unique: at::ID - 1,
+    at_times_null: &[at::HEADERS, at::ACTION_ID, at::DUE_AT],
+    ascending: at::SEQ,
+    unique: at::ID,
 };
 
 /// The rows of an outbox.
@@ -46,9 +46,9 @@ impl Rows {
             return found;
         }
         open.each_from(from, |shown| {
-            let lease_expires_at = shown.column(at::LEASE_EXPIRES_AT - 1).map(server::time_of);
+            let lease_expires_at = shown.column(at::LEASE_EXPIRES_AT).map(server::time_of);
             let is_held = lease_expires_at.is_some_and(|end| now < end);
-            if is_held || shown.column(at::DUE_AT - 1).is_some() {
+            if is_held || shown.column(at::DUE_AT).is_some() {
                 return true;
             }
             let is_free = shown.is_free();
@@ -65,7 +65,7 @@ impl Rows {
     pub fn first(&self, from: i64) -> Option<i64> {
         let (open, mut first) = (self.0.open(), None);
         open.each_from(from, |shown| {
-            if shown.column(at::DUE_AT - 1).is_none() {
+            if shown.column(at::DUE_AT).is_none() {
                 first = seq(shown);
             }
             first.is_none()
@@ -86,10 +86,10 @@ impl Rows {
             .into_iter()
             .filter(|message| {
                 let changes = [
-                    (at::ATTEMPTS - 1, Some(Datum::from(message.message.attempts + 1))),
-                    (at::CLAIM_ID - 1, Some(server::uuid_datum(claim.claim_id))),
-                    (at::LEASE_EXPIRES_AT - 1, until),
-                    (at::RELAY - 1, claim.relay),
+                    (at::ATTEMPTS, Some(Datum::from(message.message.attempts + 1))),
+                    (at::CLAIM_ID, Some(server::uuid_datum(claim.claim_id))),
+                    (at::LEASE_EXPIRES_AT, until),
+                    (at::RELAY, claim.relay),
                 ];
                 message.version().is_some_and(|version| open.update(version, &changes) == Changed::Done)
             })
@@ -108,9 +108,9 @@ impl Rows {
         }
         let mut removed = Vec::with_capacity(ids.len());
         let mut remove = |id, shown: &Shown| {
-            let is_its = shown.column(at::CLAIM_ID - 1).map(server::uuid_of) == Some(claim_id);
-            let carries = shown.column(at::CARRIES - 1).is_some_and(|carries| carries.value() != 0);
-            let is_delivered = shown.column(at::DELIVERED_AT - 1).is_some();
+            let is_its = shown.column(at::CLAIM_ID).map(server::uuid_of) == Some(claim_id);
+            let carries = shown.column(at::CARRIES).is_some_and(|carries| carries.value() != 0);
+            let is_delivered = shown.column(at::DELIVERED_AT).is_some();
             if is_its && !carries && !is_delivered && shown.delete() == Changed::Done {
                 removed.push(id);
             }
@@ -123,7 +123,7 @@ impl Rows {
                 if seq(shown).is_none_or(|seq| seq > last) {
                     return false;
                 }
-                let id = shown.column(at::ID - 1).map(server::uuid_of);
+                let id = shown.column(at::ID).map(server::uuid_of);
                 if let Some(id) = id.filter(|id| ids.binary_search(id).is_ok()) {
                     seen.push(id);
                     remove(id, shown);
@@ -141,5 +141,5 @@ impl Rows {
 }
 
 fn seq(shown: &Shown) -> Option<i64> {
-    shown.column(at::SEQ - 1).map(|seq| seq.value() as i64)
+    shown.column(at::SEQ).map(|seq| seq.value() as i64)
 }

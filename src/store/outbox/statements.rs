@@ -47,7 +47,7 @@ impl Statements {
         };
         let free = "(m.lease_expires_at IS NULL OR m.lease_expires_at <= ";
         let insert = format!("INSERT INTO {table} ({})", COLUMNS[..GIVEN].join(", "));
-        let columns = format!("m.ctid, {}", COLUMNS.map(|column| format!("m.{column}")).join(", "));
+        let columns = format!("{}, m.ctid", COLUMNS.map(|column| format!("m.{column}")).join(", "));
         // The update stays heap-only for a message that was never kept: its due_at stays NULL.
         let due = |until: &str| format!("due_at = CASE WHEN due_at IS NOT NULL THEN {until} END");
         // Said so that the planner does not take the index of undelivered messages by aggregate for a way to find others:

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
 
+use super::additions;
 use super::call::{Call, ascii};
 
 /// The column types our tables use.
@@ -77,20 +78,25 @@ pub struct Spec {
 /// Number of specs that can be known at a time.
 const SPECS: usize = 16;
 
-/// Number of indexes a table of ours can have.
-pub(super) const MAX_INDEXES: usize = 3;
+/// Number of indexes a table of ours can have, further ones included.
+pub(super) const MAX_INDEXES: usize = 10;
 
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     name: &'static CStr,
     pub(super) table: pg_sys::Oid,
+    /// Those of the spec, then the further ones.
     pub(super) indexes: [pg_sys::Oid; MAX_INDEXES],
+    /// How many there are.
+    pub(super) count: usize,
 }
 
 thread_local! {
     static KNOWN: RefCell<[Option<Known>; SPECS]> = const { RefCell::new([None; SPECS]) };
     static GENERATION: Cell<u64> = const { Cell::new(1) };
     static LISTENING: Cell<bool> = const { Cell::new(false) };
+    /// The table that is being looked up, and whether it has changed meanwhile.
+    static LOOKED_UP: Cell<(pg_sys::Oid, bool)> = const { Cell::new((pg_sys::InvalidOid, false)) };
 }
 
 /// Rises whenever one of our tables may have changed its definition, or was said to have changed by
@@ -109,9 +115,12 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_s
             GENERATION.set(GENERATION.get() + 1);
         }
     });
+    let (table, changed) = LOOKED_UP.get();
+    LOOKED_UP.set((table, changed || relation == table || relation == pg_sys::InvalidOid));
 }
 
-/// The object ids behind `spec`, looked up on first use. Errors: 55000 when library and SQL do not fit together.
+/// The object ids behind `spec`, looked up on first use. Errors: 55000 when library and SQL do not fit together, or the
+/// table has something that the library would pass by, see [`additions`].
 pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
     // The name too: two specs that were given one place by mistake would only keep pushing each other out.
     let known = KNOWN.with_borrow(|known| known[spec.place]);
@@ -122,35 +131,50 @@ pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
         // SAFETY: registered once a session; the callback touches only this thread's cells and cannot raise.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::from(0)) };
     }
-    let schema = call.schema()?;
+    // Each lock that is taken on the way lets changes in. One of this table is not heard of later: it is taken in at once.
+    loop {
+        let known = look_up(call.schema()?, spec)?;
+        if !LOOKED_UP.get().1 {
+            KNOWN.with_borrow_mut(|cache| cache[spec.place] = Some(known));
+            return Ok(known);
+        }
+    }
+}
+
+fn look_up(schema: pg_sys::Oid, spec: &'static Spec) -> Result<Known> {
     let oid_of = |name: &CStr| {
         // SAFETY: looks a name up; it is NUL-terminated.
         let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };
         if oid == pg_sys::InvalidOid { Err(mismatch()) } else { Ok(oid) }
     };
+    let table = oid_of(spec.name)?;
+    LOOKED_UP.set((table, false));
+    // SAFETY: the relation is open, and locked, while it is looked at.
+    let indexes = unsafe {
+        let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
+        let indexes = (|| {
+            check_columns(spec, relation)?;
+            additions::refuse_triggers(relation)?;
+            let mut indexes = spec.indexes.iter().map(|index| oid_of(index)).collect::<Result<Vec<_>>>()?;
+            indexes.extend(additions::indexes(relation, &indexes)?);
+            Ok(indexes)
+        })();
+        pg_sys::relation_close(relation, pg_sys::AccessShareLock as i32);
+        indexes?
+    };
     let mut known =
-        Known { name: spec.name, table: oid_of(spec.name)?, indexes: [pg_sys::InvalidOid; MAX_INDEXES] };
-    for (n, index) in spec.indexes.iter().enumerate() {
-        known.indexes[n] = oid_of(index)?;
-    }
-    check_columns(spec, known.table)?;
-    KNOWN.with_borrow_mut(|cache| cache[spec.place] = Some(known));
+        Known { name: spec.name, table, indexes: [pg_sys::InvalidOid; MAX_INDEXES], count: indexes.len() };
+    known.indexes[..indexes.len()].copy_from_slice(&indexes);
     Ok(known)
 }
 
-fn check_columns(spec: &'static Spec, table: pg_sys::Oid) -> Result<()> {
-    // SAFETY: the relation is open, and so its descriptor valid, until it is closed here.
-    let fits = unsafe {
-        let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
-        let tupdesc = pgrx::PgTupleDesc::from_pg_unchecked((*relation).rd_att);
-        let fits = tupdesc.len() == spec.columns.len()
-            && tupdesc.iter().zip(spec.columns).all(|(found, Column(name, r#type))| {
-                !found.attisdropped && found.name() == *name && found.atttypid == r#type.oid()
-            });
-        drop(tupdesc);
-        pg_sys::relation_close(relation, pg_sys::AccessShareLock as i32);
-        fits
-    };
+unsafe fn check_columns(spec: &'static Spec, relation: pg_sys::Relation) -> Result<()> {
+    // SAFETY: the relation is open, and so its descriptor valid.
+    let tupdesc = unsafe { pgrx::PgTupleDesc::from_pg_unchecked((*relation).rd_att) };
+    let fits = tupdesc.len() == spec.columns.len()
+        && tupdesc.iter().zip(spec.columns).all(|(found, Column(name, r#type))| {
+            !found.attisdropped && found.name() == *name && found.atttypid == r#type.oid()
+        });
     if fits {
         return Ok(());
     }

@@ -8,6 +8,7 @@
 //! Rules of the layer: everything that can raise goes through pgrx's guarded bindings, so a PostgreSQL error
 //! unwinds Rust frames properly and is raised again at the boundary; nothing here catches one and goes on.
 
+mod additions;
 pub mod background;
 mod call;
 mod catalog;

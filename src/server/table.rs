@@ -5,6 +5,7 @@ use std::cell::Cell;
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
 
+use super::additions::MAX_KEYS;
 use super::call::Call;
 use super::catalog::{self, Known, MAX_INDEXES, Spec};
 use super::heap::{self, Changed};
@@ -17,7 +18,8 @@ pub struct Table {
     relation: pg_sys::Relation,
     known: Known,
     indexes: [Cell<pg_sys::Relation>; MAX_INDEXES],
-    count: usize,
+    /// How many of the indexes the spec names; the further ones are only kept up.
+    own: usize,
 }
 
 /// The lock of any statement that writes.
@@ -67,7 +69,7 @@ impl Table {
             let known_now = catalog::resolve(call, spec)?;
             if known_now.table == known.table {
                 let indexes = [const { Cell::new(std::ptr::null_mut()) }; MAX_INDEXES];
-                return Ok(Table { relation, known: known_now, indexes, count: spec.indexes.len() });
+                return Ok(Table { relation, known: known_now, indexes, own: spec.indexes.len() });
             }
             // SAFETY: opened above, and not used since.
             unsafe { pg_sys::table_close(relation, LOCK) };
@@ -128,7 +130,7 @@ impl Table {
         unsafe {
             let command = pg_sys::GetCurrentCommandId(true);
             pg_sys::heap_insert(self.relation, tuple, command, 0, std::ptr::null_mut());
-            for n in 0..self.count {
+            for n in 0..self.known.count {
                 self.add_to_index(n, tuple, values, false);
             }
             pg_sys::CommandCounterIncrement();
@@ -151,11 +153,9 @@ impl Table {
             let command = pg_sys::GetCurrentCommandId(true);
             let options = pg_sys::HEAP_INSERT_SPECULATIVE as i32;
             pg_sys::heap_insert(self.relation, tuple, command, options, std::ptr::null_mut());
-            let added = self.add_to_index(0, tuple, values, true);
+            let added = (0..self.known.count)
+                .all(|n| self.add_to_index(n, tuple, values, n == 0 || self.is_second_primary_key(n)));
             if added {
-                for n in 1..self.count {
-                    self.add_to_index(n, tuple, values, false);
-                }
                 pg_sys::heap_finish_speculative(self.relation, &mut (*tuple).t_self);
             } else {
                 pg_sys::heap_abort_speculative(self.relation, &mut (*tuple).t_self);
@@ -163,6 +163,20 @@ impl Table {
             pg_sys::SpeculativeInsertionLockRelease(xid);
             pg_sys::CommandCounterIncrement();
             added
+        }
+    }
+
+    /// True for the index that REINDEX CONCURRENTLY builds beside the primary key's, of which it may be the next: for a
+    /// while some sessions ask one of them first, and some the other, and then both may find a rival.
+    unsafe fn is_second_primary_key(&self, n: usize) -> bool {
+        // SAFETY: the descriptors of open indexes. Further ones that are unique are about the columns of one of ours.
+        unsafe {
+            let (index, first) = ((*self.index(n)).rd_index, (*self.index(0)).rd_index);
+            let columns = (*first).indnatts as usize;
+            n >= self.own
+                && (*index).indisunique
+                && (*index).indnatts as usize == columns
+                && (*index).indkey.values.as_slice(columns) == (*first).indkey.values.as_slice(columns)
         }
     }
 
@@ -175,16 +189,20 @@ impl Table {
         speculative: bool,
     ) -> bool {
         let index = self.index(n);
-        // SAFETY: our indexes are plain btrees on columns (no expression, no predicate), so the key values are the
-        // columns' values; INDEX_MAX_KEYS bounds their number.
+        // SAFETY: the indexes are plain btrees on at most MAX_KEYS columns (no expression, no predicate), so the key values are
+        // the columns' values.
         unsafe {
-            let info = pg_sys::BuildIndexInfo(index);
             let form = (*index).rd_index;
+            // A further index that is not ready yet is filled by who builds it.
+            if !(*form).indisready {
+                return true;
+            }
+            let info = pg_sys::BuildIndexInfo(index);
             let keys = (*form).indnatts as usize;
             let columns = (*form).indkey.values.as_slice(keys);
-            let mut datums = [pg_sys::Datum::from(0); 4];
-            let mut nulls = [true; 4];
-            for (k, column) in columns.iter().enumerate().take(4) {
+            let mut datums = [pg_sys::Datum::from(0); MAX_KEYS];
+            let mut nulls = [true; MAX_KEYS];
+            for (k, column) in columns.iter().enumerate() {
                 let column = *column as usize - 1;
                 datums[k] = values.datums[column];
                 nulls[k] = values.nulls[column];
@@ -216,8 +234,8 @@ impl Table {
         unsafe {
             let (changed, entries) = heap::update(self.relation, (*row.tuple).t_self, tuple);
             if changed == Changed::Done {
-                // None of our indexes is summarizing.
-                for n in 0..if entries == Entries::None { 0 } else { self.count } {
+                // None of our indexes is summarizing, nor a further one.
+                for n in 0..if entries == Entries::None { 0 } else { self.known.count } {
                     self.add_to_index(n, tuple, values, false);
                 }
                 pg_sys::CommandCounterIncrement();

@@ -76,9 +76,10 @@ ONE = {
     "pgmq, equivalent": "SELECT count(*) FROM app.send_batch('pgmq', ARRAY[:payload::jsonb]);",
     "PgQ": "SELECT pgq.insert_event('q', 'created', :payload);",
 }
-INBOX = "\\set id random(1, 4000000000000000000)\nSELECT decision FROM idem_inbox_accept('c', :id);\n"
-BY_HAND = """\\set id random(1, 4000000000000000000)
-INSERT INTO app.inbox (message_id, consumer, tenant, first_seen_at) VALUES (:id, 'c', '', clock_timestamp()) ON CONFLICT DO NOTHING;
+MESSAGE = """\\set id case when random(1, 100) <= :known then random(1, 1000) else random(1001, 4000000000000000000) end
+"""
+INBOX = MESSAGE + "SELECT decision FROM idem_inbox_accept('c', :id);\n"
+BY_HAND = MESSAGE + """INSERT INTO app.inbox (message_id, consumer, tenant, first_seen_at) VALUES (:id, 'c', '', clock_timestamp()) ON CONFLICT DO NOTHING;
 """
 
 
@@ -198,14 +199,18 @@ def old_snapshot(options):
 
 
 def inbox(options):
-    with cluster(fsync=False) as server, server.connect() as conn:
-        conn.execute(TABLES)
-        head("inbox accept, a new message each (fsync off)")
-        figures = {"pg_idem": [], "INSERT by hand": []}
-        for number in range(options.rounds + 1):
-            for variant in [Variant("pg_idem", INBOX), Variant("INSERT by hand", BY_HAND)][:: 1 if number % 2 else -1]:
-                run = pgbench(server, variant, number, options.seconds if number else 1)
-                if number:
-                    figures[variant.name].append(run)
-        show(figures)
-        compare(options, figures, "pg_idem", "INSERT by hand", "inbox accept / INSERT ON CONFLICT DO NOTHING", 0.9)
+    for known, title, target in ((0, "a new message each", 0.9), (10, "one in ten seen before", None), (100, "each seen before", None)):
+        with cluster(fsync=False) as server, server.connect() as conn:
+            conn.execute(TABLES)
+            conn.execute("""SELECT count(*) FROM generate_series(1, 1000) AS n, idem_inbox_accept('c', n::text);
+                INSERT INTO app.inbox SELECT n::text, 'c', '', now() FROM generate_series(1, 1000) AS n""")
+            head(f"inbox accept, {title} (fsync off)")
+            figures = {"pg_idem": [], "INSERT by hand": []}
+            variants = [Variant("pg_idem", INBOX, {"known": known}), Variant("INSERT by hand", BY_HAND, {"known": known})]
+            for number in range(options.rounds + 1):
+                for variant in variants[:: 1 if number % 2 else -1]:
+                    run = pgbench(server, variant, number, options.seconds if number else 1)
+                    if number:
+                        figures[variant.name].append(run)
+            show(figures)
+            compare(options, figures, "pg_idem", "INSERT by hand", f"inbox accept / INSERT ON CONFLICT DO NOTHING, {title}", target)

@@ -179,12 +179,14 @@ CREATE TABLE @extschema@.idem_cursor (
     visited_to  timestamptz NOT NULL,
     horizon_at  timestamptz,
     horizon_xid bigint,
+    page        bigint,
     CONSTRAINT idem_cursor_pkey PRIMARY KEY (purpose)
 ) USING heap WITH (fillfactor = 10);
 COMMENT ON INDEX @extschema@.idem_cursor_pkey IS 'One cursor for each purpose.';
-COMMENT ON TABLE @extschema@.idem_cursor IS 'How far the sweep has come along idem_action.visit_at, by purpose. Not dumped: it starts over after a restore.';
+COMMENT ON TABLE @extschema@.idem_cursor IS 'How far the sweep has come, by purpose: along idem_action.visit_at, or over the pages of idem_inbox. Not dumped: it starts over after a restore.';
+COMMENT ON COLUMN @extschema@.idem_cursor.page IS 'The page that a pass has come to; NULL when none is under way. visited_to is what it is, or was, for.';
 INSERT INTO @extschema@.idem_cursor (purpose, visited_to)
-SELECT purpose, '-infinity' FROM pg_catalog.unnest(ARRAY['lease', 'settled', 'scrub', 'remove']) AS purpose;
+SELECT purpose, '-infinity' FROM pg_catalog.unnest(ARRAY['lease', 'settled', 'scrub', 'remove', 'inbox']) AS purpose;
 
 -- The tables hold tokens, requests and answers: nobody reads them but through functions and views.
 REVOKE ALL ON TABLE @extschema@.idem_action, @extschema@.idem_open, @extschema@.idem_attempt, @extschema@.idem_event, @extschema@.idem_compensation, @extschema@.idem_action_type, @extschema@.idem_installation, @extschema@.idem_cursor

@@ -8,10 +8,8 @@ CREATE TABLE @extschema@.idem_inbox (
     payload       bytea,
     CONSTRAINT idem_inbox_pkey PRIMARY KEY (message_id, consumer, tenant)
 ) USING heap;
-CREATE INDEX idem_inbox_first_seen_at ON @extschema@.idem_inbox (first_seen_at);
 REVOKE ALL ON TABLE @extschema@.idem_inbox FROM PUBLIC;
 COMMENT ON INDEX @extschema@.idem_inbox_pkey IS 'A message is new to a consumer once.';
-COMMENT ON INDEX @extschema@.idem_inbox_first_seen_at IS 'The order in which the sweep forgets.';
 COMMENT ON TABLE @extschema@.idem_inbox IS 'Messages that consumers have accepted, for pg_idem.inbox_retention. Written by idem_inbox_accept only.';
 COMMENT ON COLUMN @extschema@.idem_inbox.payload IS 'Fingerprint of the payload; NULL when it is not compared.';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_inbox', '');

@@ -93,3 +93,10 @@ BEGIN
     RETURN CASE WHEN made THEN 'created' ELSE outcome END;
 END
 $$;
+
+-- The inbox is passed over page by page, so that accepting a message costs one index entry less.
+DROP INDEX @extschema@.idem_inbox_first_seen_at;
+ALTER TABLE @extschema@.idem_cursor ADD COLUMN page bigint;
+COMMENT ON TABLE @extschema@.idem_cursor IS 'How far the sweep has come, by purpose: along idem_action.visit_at, or over the pages of idem_inbox. Not dumped: it starts over after a restore.';
+COMMENT ON COLUMN @extschema@.idem_cursor.page IS 'The page that a pass has come to; NULL when none is under way. visited_to is what it is, or was, for.';
+INSERT INTO @extschema@.idem_cursor (purpose, visited_to) VALUES ('inbox', '-infinity');

@@ -91,7 +91,6 @@ fn check_id(name: &str, value: &str) -> Result<()> {
 fn accept(call: &Call, inbox: &Inbox, name: Name, payload: Option<Jsonb>) -> Result<(Accepted, Time)> {
     let payload = payload.map(digest).transpose()?;
     let payload = payload.as_ref().map(<[u8; 32]>::as_slice);
-    server::assign_transaction_id();
     let now = server::clock();
     // What was accepted is answered; what is new would be handled now. The error takes its row back.
     let hold = holding(call, call.raw(3), b"")?;

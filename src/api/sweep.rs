@@ -4,6 +4,7 @@ use idem_rules::action::{DAY, SECOND, State, Time};
 use idem_rules::compensation::is_open;
 use idem_rules::error::{Code, Error, Result};
 use idem_rules::expiry::{Open, Queue, REMOVE_AFTER, SCRUB_AFTER, open};
+use idem_rules::inbox::pass;
 use idem_rules::transition::{Answer, Event, transition};
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
@@ -217,17 +218,20 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Forgets messages that consumers have seen long enough ago.
+    /// Forgets messages that consumers have seen long enough ago, on the next pages of the inbox.
     fn inbox(&mut self) -> Result<()> {
         if self.left == 0 {
             return Ok(());
         }
-        let up_to = self.began.saturating_sub(settings::inbox_retention());
-        let forgotten = Inbox::open(self.call)?.forget(up_to, self.left)?;
-        self.left -= forgotten;
-        self.swept.visited += forgotten;
-        self.swept.removed += forgotten;
-        Ok(())
+        let Some(cursor) = Cursor::lock(self.call, "inbox")? else { return Ok(()) };
+        let retention = settings::inbox_retention();
+        let Some(pass) = pass(cursor.visited_to, cursor.page(), retention, self.began) else { return Ok(()) };
+        let page = u32::try_from(pass.page).unwrap_or(u32::MAX);
+        let forgotten = Inbox::open(self.call)?.forget(pass.up_to, page, self.left as u32);
+        self.left -= forgotten.looked_at as usize;
+        self.swept.visited += forgotten.looked_at as usize;
+        self.swept.removed += forgotten.messages as usize;
+        cursor.turn(pass.began_for, forgotten.next)
     }
 
     fn visit(&mut self, ledger: &Ledger, entry: &Entry) -> Result<Visited> {

@@ -75,6 +75,9 @@ pub struct Spec {
     pub indexes: &'static [&'static CStr],
 }
 
+/// Columns at the end of a table that the last release did not have. Until the extension is updated they read as NULL.
+const ADDED: [(&CStr, &str); 1] = [(c"idem_cursor", "page")];
+
 /// Number of specs that can be known at a time.
 const SPECS: usize = 16;
 
@@ -171,7 +174,9 @@ fn look_up(schema: pg_sys::Oid, spec: &'static Spec) -> Result<Known> {
 unsafe fn check_columns(spec: &'static Spec, relation: pg_sys::Relation) -> Result<()> {
     // SAFETY: the relation is open, and so its descriptor valid.
     let tupdesc = unsafe { pgrx::PgTupleDesc::from_pg_unchecked((*relation).rd_att) };
-    let fits = tupdesc.len() == spec.columns.len()
+    let found = tupdesc.len();
+    let fits = spec.columns.iter().skip(found).all(|Column(name, _)| ADDED.contains(&(spec.name, *name)))
+        && found <= spec.columns.len()
         && tupdesc.iter().zip(spec.columns).all(|(found, Column(name, r#type))| {
             !found.attisdropped && found.name() == *name && found.atttypid == r#type.oid()
         });

@@ -29,14 +29,14 @@ pub enum Bound {
     Text(pg_sys::Datum),
 }
 
-/// A condition on one index column, counted from 1.
+/// A condition on one column of an index, or of a table without one, counted from 1.
 #[derive(Clone, Copy)]
 pub struct Key(pub i16, pub Bound);
 
 /// Conditions a scan of ours can have.
 const MAX_KEYS: usize = 3;
 
-fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
+pub(super) fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
     let mut entries: [pg_sys::ScanKeyData; MAX_KEYS] = Default::default();
     for (entry, Key(column, bound)) in entries.iter_mut().zip(keys) {
         let (strategy, procedure, argument) = match *bound {
@@ -77,6 +77,36 @@ fn scan_keys(keys: &[Key]) -> [pg_sys::ScanKeyData; MAX_KEYS] {
         };
     }
     entries
+}
+
+/// What is there at this very moment.
+pub enum Sight {
+    /// A row, that may be about to go.
+    Row(Box<Row>),
+    /// The row of another transaction that has not ended yet.
+    Added(Writer),
+}
+
+/// Another transaction that writes a row.
+pub struct Writer {
+    xid: pg_sys::TransactionId,
+    /// It may still take the row back, before it ends.
+    speculative: bool,
+}
+
+impl Writer {
+    /// Waits for its end. Two that wait for each other end in 40P01.
+    pub fn wait(&self, pace: &mut Tick) {
+        if self.speculative {
+            // It is being decided at this moment whether that row stays.
+            return tick(pace, std::time::Duration::MAX);
+        }
+        let nothing = std::ptr::null_mut();
+        // SAFETY: waits for a transaction's lock; without a row's place to tell of, the relation is not looked at.
+        unsafe {
+            pg_sys::XactLockTableWait(self.xid, nothing, nothing.cast(), pg_sys::XLTW_Oper::XLTW_None);
+        }
+    }
 }
 
 /// An index scan that is ended, and its snapshot let go, when it goes out of scope.
@@ -153,12 +183,8 @@ impl Scan {
     }
 
     unsafe fn row(&self, table: &Table) -> Row {
-        let mut should_free = false;
-        // SAFETY: the slot holds the tuple just fetched; the copy outlives the pin on its page.
-        unsafe {
-            let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut should_free);
-            Row::read(table, pg_sys::heap_copytuple(tuple))
-        }
+        // SAFETY: the slot holds the tuple just fetched.
+        unsafe { Row::copied(table, self.slot) }
     }
 }
 
@@ -292,37 +318,47 @@ impl Table {
     /// Waits for the end of another transaction that inserted, or changes, a row that meets `keys`, as a unique index
     /// has an INSERT wait. False when there is none. Two that wait for each other end in 40P01.
     pub fn wait_for_writer(&self, index: usize, keys: &[Key], pace: &mut Tick) -> bool {
-        let Some((xid, speculative)) = self.writer(index, keys) else { return false };
-        if speculative {
-            // It is being decided at this moment whether that row stays.
-            tick(pace, std::time::Duration::MAX);
-            return true;
-        }
-        let nothing = std::ptr::null_mut();
-        // SAFETY: waits for a transaction's lock; without a row's place to tell of, the relation is not looked at.
-        unsafe { pg_sys::XactLockTableWait(xid, nothing, nothing.cast(), pg_sys::XLTW_Oper::XLTW_None) };
-        true
+        let writer = self.writer(index, keys);
+        writer.iter().for_each(|writer| writer.wait(pace));
+        writer.is_some()
     }
 
-    /// The transaction that is writing a row that meets `keys`, and whether it may still take the row back.
-    fn writer(&self, index: usize, keys: &[Key]) -> Option<(pg_sys::TransactionId, bool)> {
+    /// The row that meets `keys` at this very moment, whatever the transaction's snapshot, or who is adding one.
+    pub fn look(&self, index: usize, keys: &[Key]) -> Option<Sight> {
+        self.dirty(index, keys, |scan, adds, _| {
+            // SAFETY: the scan has just fetched the row.
+            Some(adds.map_or_else(|| Sight::Row(Box::new(unsafe { scan.row(self) })), Sight::Added))
+        })
+    }
+
+    /// The transaction that is adding, or changing, a row that meets `keys`.
+    fn writer(&self, index: usize, keys: &[Key]) -> Option<Writer> {
+        self.dirty(index, keys, |_, adds, changes| adds.or(changes))
+    }
+
+    /// What `take` makes of the first row that meets `keys` of which it makes something, also of those of transactions that
+    /// have not ended yet: who is adding it, and who is changing it.
+    fn dirty<T>(
+        &self,
+        index: usize,
+        keys: &[Key],
+        take: impl Fn(&Scan, Option<Writer>, Option<Writer>) -> Option<T>,
+    ) -> Option<T> {
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
         };
-        let none = pg_sys::InvalidTransactionId;
+        let writer =
+            |xid, speculative| (xid != pg_sys::InvalidTransactionId).then_some(Writer { xid, speculative });
+        let mut taken = None;
         // SAFETY: a dirty snapshot needs no registration (snapmgr.h); it lives on this frame longer than the scan.
         unsafe {
             let mut scan = Scan::begin(self.relation(), self.index(index), keys, &mut dirty);
-            while scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
-                if dirty.xmin != none {
-                    return Some((dirty.xmin, dirty.speculativeToken != 0));
-                }
-                if dirty.xmax != none {
-                    return Some((dirty.xmax, false));
-                }
+            while taken.is_none() && scan.next(pg_sys::ScanDirection::ForwardScanDirection) {
+                let adds = writer(dirty.xmin, dirty.speculativeToken != 0);
+                taken = take(&scan, adds, writer(dirty.xmax, false));
             }
         }
-        None
+        taken
     }
 }

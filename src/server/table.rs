@@ -35,7 +35,7 @@ pub struct Row {
 impl Row {
     /// # Safety
     /// `tuple` must be a tuple of `table` in memory that outlives the row.
-    pub(super) unsafe fn read(table: &Table, tuple: pg_sys::HeapTuple) -> Row {
+    unsafe fn read(table: &Table, tuple: pg_sys::HeapTuple) -> Row {
         let mut values = Values::new();
         // SAFETY: the arrays hold more entries than the table has columns (checked when it was resolved).
         unsafe {
@@ -47,6 +47,24 @@ impl Row {
             );
         }
         Row { tuple, values }
+    }
+
+    /// # Safety
+    /// `slot` must hold a tuple of `table`.
+    pub(super) unsafe fn copied(table: &Table, slot: *mut pg_sys::TupleTableSlot) -> Row {
+        let mut should_free = false;
+        // SAFETY: as required; the copy outlives the pin on the tuple's page.
+        unsafe {
+            let tuple = pg_sys::ExecFetchSlotHeapTuple(slot, false, &mut should_free);
+            Row::read(table, pg_sys::heap_copytuple(tuple))
+        }
+    }
+
+    /// The page that it is on.
+    pub fn page(&self) -> u32 {
+        // SAFETY: the header of a tuple in memory.
+        let block = unsafe { (*self.tuple).t_self.ip_blkid };
+        u32::from(block.bi_hi) << 16 | u32::from(block.bi_lo)
     }
 
     /// The id of the transaction that wrote this version.

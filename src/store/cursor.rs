@@ -5,6 +5,8 @@
 //! transaction that had an id at t has ended, prepared ones included. Therefore a cursor keeps a horizon: a time,
 //! and the first transaction id that had not been given out then. Cursors are not dumped: transaction ids mean
 //! nothing in another cluster, and starting over only costs time.
+//!
+//! The inbox has no index to follow. Its cursor says what the last pass over its pages was for, and how far it has come.
 
 use idem_rules::action::Time;
 use idem_rules::error::{Code, Error, Result};
@@ -19,6 +21,7 @@ const SPEC: Spec = Spec {
         Column("visited_to", Type::Time),
         Column("horizon_at", Type::Time),
         Column("horizon_xid", Type::Big),
+        Column("page", Type::Big),
     ],
     indexes: &[c"idem_cursor_pkey"],
 };
@@ -69,10 +72,25 @@ impl Cursor {
         reached.map_or(Time::MIN, |(at, _)| at)
     }
 
+    /// The page that a pass over a table has come to, where one is under way.
+    pub fn page(&self) -> Option<i64> {
+        self.row.values.big(4)
+    }
+
     /// Stores how far the cursor has come.
     pub fn advance(self, visited_to: Time) -> Result<()> {
+        self.store(visited_to, None)
+    }
+
+    /// Stores what a pass began for, and the page that it has come to, `None` at its end.
+    pub fn turn(self, began_for: Time, page: Option<u32>) -> Result<()> {
+        self.store(began_for, page)
+    }
+
+    fn store(self, visited_to: Time, page: Option<u32>) -> Result<()> {
         let mut values = self.row.values.clone();
         values.set_time(1, Some(visited_to));
+        values.set_big(4, page.map(i64::from));
         match self.table.update(&self.row, &values) {
             Changed::Done => Ok(()),
             // Locked by this transaction, so nobody can have.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessions import in_background, row, rows, sqlstate, together, value, wait_for, wait_until
+from sessions import in_background, row, rows, sqlstate, sweep, together, value, wait_for, wait_until
 
 
 def accept(conn, message_id, consumer="c"):
@@ -95,3 +95,83 @@ def test_a_wait_can_be_cancelled(connect, conn, key):
     assert waiting.result(10) == "57014"
     first.execute("ROLLBACK")
     assert accept(second, key) == "new"
+
+
+def test_what_was_seen_before_is_looked_for_once_one_was(connect_fresh, key):
+    """A new message is added without a look after another new one; a storm of old ones leaves no dead rows but the first."""
+    conn, size = connect_fresh(), "SELECT pg_relation_size('idem_inbox')"
+    assert [accept(conn, f"{key}/{n}") for n in (1, 2, 1, 1, 3, 3, 4, 5)] == [
+        "new", "new", "duplicate", "duplicate", "new", "duplicate", "new", "new"]
+    before = value(conn, size)
+    assert accept_many(conn, *[f"{key}/5"] * 1000) == ["duplicate"] * 1000
+    assert value(conn, size) == before
+    assert value(conn, "SELECT count(*) FROM idem_inbox") == 5
+
+
+def old(conn, *ids):
+    """Messages that this test's inbox has seen for longer than it remembers them, many to a page."""
+    conn.execute("""INSERT INTO idem_inbox (message_id, consumer, tenant, first_seen_at)
+        SELECT unnest, 'c', '', now() - interval '31 days' FROM unnest(%s::text[])""", (list(ids),))
+
+
+def pass_over(conn):
+    conn.execute("UPDATE idem_cursor SET visited_to = '-infinity' WHERE purpose = 'inbox'")
+
+
+def left(conn):
+    return [found.message_id for found in rows(conn, "SELECT message_id FROM idem_inbox ORDER BY 1")]
+
+
+def test_forgetting_goes_on_where_it_stopped(connect_fresh):
+    """Failure 77: in bounded batches, within pages and from page to page; what is young stays, wherever it stands."""
+    conn = connect_fresh()
+    for n in range(0, 3000, 100):
+        old(conn, *[f"old {m}" for m in range(n, n + 100)])
+        accept(conn, f"young {n:04}")
+    pages = value(conn, "SELECT pg_relation_size('idem_inbox') / 8192")
+    assert pages >= 10
+    pass_over(conn)
+    swept = []
+    while not swept or swept[-1].visited == 70:
+        swept.append(sweep(conn, 70))
+    assert sum(found.removed for found in swept) == 3000
+    assert 3000 // 70 <= len(swept) <= 3000 // 70 + pages
+    assert left(conn) == [f"young {n:04}" for n in range(0, 3000, 100)]
+    # The next pass is not due, so nothing is read.
+    assert sweep(conn, 70).visited == 0
+    # With nothing to forget, a batch is as many pages.
+    conn.execute("VACUUM (TRUNCATE off) idem_inbox")
+    pass_over(conn)
+    assert [sweep(conn, 10).visited for _ in range(pages // 10 + 1)] == [10] * (pages // 10) + [pages % 10]
+
+
+def test_a_pass_over_a_table_that_changes(connect_fresh):
+    """Messages that others hold are left to the next pass; a table that was emptied meanwhile ends the pass."""
+    conn, holder = connect_fresh(), connect_fresh(autocommit=False)
+    old(conn, *[f"{n:04}" for n in range(1000)])
+    holder.execute("SELECT FROM idem_inbox WHERE message_id = '0500' FOR UPDATE")
+    pass_over(conn)
+    assert sweep(conn, 2000).removed == 999
+    holder.rollback()
+    assert left(conn) == ["0500"]
+    pass_over(conn)
+    assert sweep(conn, 2000).removed == 1
+    old(conn, *[f"{n:04}" for n in range(1000)])
+    pass_over(conn)
+    assert sweep(conn, 900).removed == 900
+    conn.execute("TRUNCATE idem_inbox")
+    old(conn, "again")
+    assert sweep(conn, 900).visited == 0
+    pass_over(conn)
+    assert sweep(conn, 900).removed == 1
+
+
+def test_a_message_of_a_prepared_transaction_is_waited_for(connect_fresh):
+    conn, other = connect_fresh(), connect_fresh()
+    conn.execute("BEGIN")
+    accept(conn, "m")
+    conn.execute("PREPARE TRANSACTION 'accepts'")
+    waiting = in_background(accept, other, "m")
+    wait_for(conn, other, "transactionid")
+    conn.execute("COMMIT PREPARED 'accepts'")
+    assert waiting.result(10) == "duplicate"

@@ -154,6 +154,20 @@ def test_new_files_and_an_old_library(server, tree, old):
             admin.execute("DROP DATABASE IF EXISTS another WITH (FORCE)")
 
 
+def test_the_library_serves_the_release_before_until_the_update(server, old):
+    """The files are new, and the server was restarted: no call fails before ALTER EXTENSION UPDATE."""
+    got = reserve(old, "before the update")
+    assert value(old, "SELECT idem_commit(%s, %s)", (got.action_id, got.attempt_id)) == "committed"
+    accept = "SELECT decision FROM idem_inbox_accept('c', 'before the update')"
+    assert [value(old, accept), value(old, accept)] == ["new", "duplicate"]
+    old.execute("UPDATE idem_inbox SET first_seen_at = now() - interval '31 days'")
+    old.execute("CALL idem_sweep_all()")
+    old.execute("ALTER EXTENSION pg_idem UPDATE")
+    old.execute("UPDATE idem_cursor SET visited_to = '-infinity'")
+    old.execute("CALL idem_sweep_all()")
+    assert value(old, accept) == "new"
+
+
 def test_new_library_and_old_tables(server, old):
     """A table that the library does not know like that: it refuses, in words, and writes nothing."""
     old.execute("ALTER TABLE idem_open ADD COLUMN more int")

@@ -1,7 +1,7 @@
 //! The rules of messages: who gets one, when it comes back, when it is given up; and what a consumer has seen.
 
-use idem_rules::action::{SECOND, State, Time};
-use idem_rules::inbox::{Accepted, seen_before};
+use idem_rules::action::{DAY, SECOND, State, Time};
+use idem_rules::inbox::{Accepted, Pass, pass, seen_before};
 use idem_rules::outbox::*;
 use idem_rules::transition::Decision;
 use proptest::prelude::*;
@@ -141,5 +141,57 @@ proptest! {
         // Four bytes are filled with nothing else.
         prop_assume!(a[12..] != b[12..]);
         prop_assert_ne!(ClaimId::new(1, 2, a), ClaimId::new(1, 2, b));
+    }
+}
+
+#[test]
+fn the_inbox_is_passed_over_once_in_a_while() {
+    let retention = 32 * DAY;
+    let began_for = NOW - retention;
+    let first = Pass { began_for, up_to: began_for, page: 0 };
+    assert_eq!(pass(Time::MIN, None, retention, NOW), Some(first));
+    assert_eq!(pass(began_for, None, retention, NOW + DAY - 1), None);
+    let next = Pass { began_for: began_for + DAY, up_to: began_for + DAY, page: 0 };
+    assert_eq!(pass(began_for, None, retention, NOW + DAY), Some(next));
+    let later = Pass { began_for, up_to: began_for + 2 * DAY, page: 7 };
+    assert_eq!(pass(began_for, Some(7), retention, NOW + 2 * DAY), Some(later), "it goes on where it was");
+    assert_eq!(
+        pass(began_for, None, retention / 2, NOW),
+        Some(Pass { began_for: NOW - 16 * DAY, up_to: NOW - 16 * DAY, page: 0 })
+    );
+    let longer = Pass { began_for: NOW - 64 * DAY, up_to: NOW - 64 * DAY, page: 0 };
+    assert_eq!(pass(began_for, None, 2 * retention, NOW), Some(longer), "no pass rests until the future");
+    assert_eq!(pass(NOW, None, 0, NOW), Some(Pass { began_for: NOW, up_to: NOW, page: 0 }));
+}
+
+proptest! {
+    /// Whatever sweeps come when, a message is forgotten by the end of the first pass that begins a thirty-second of the
+    /// retention after its time is over, and never before its time.
+    #[test]
+    fn a_message_is_forgotten_neither_early_nor_much_too_late(
+        retention in 0..400 * DAY,
+        seen in 0..400 * DAY,
+        steps in prop::collection::vec((1..20 * DAY, 1..4_i64), 1..200),
+    ) {
+        let (mut now, mut began_for, mut page, mut left) = (seen, Time::MIN, None, 0);
+        let mut there = true;
+        for (step, pages) in steps {
+            now += step;
+            let Some(found) = pass(began_for, page, retention, now) else {
+                prop_assert!(!there || now - seen < retention + retention / 32);
+                continue;
+            };
+            prop_assert_eq!(found.up_to, now - retention);
+            if found.page == 0 {
+                left = pages;
+            }
+            // The message is on the first page; others may make the pass longer than one sweep.
+            if found.page == 0 && seen <= found.up_to {
+                there = false;
+            }
+            left -= 1;
+            (began_for, page) = (found.began_for, (left > 0).then_some(found.page + 1));
+            prop_assert!(!there || seen > found.began_for);
+        }
     }
 }

@@ -31,11 +31,20 @@ SELECT count(*) FROM idem_inbox WHERE message_id IN ('m7', 'm8');
 BEGIN READ ONLY; SELECT idem_inbox_accept('inbox', 'm10'); ROLLBACK;
 -- The longest names there can be
 SELECT decision FROM idem_inbox_accept(repeat('𝄞', 255), repeat('𝄞', 255), tenant => repeat('𝄞', 255));
--- The sweep forgets what is older than pg_idem.inbox_retention, in bounded batches.
+-- The sweep forgets what is older than pg_idem.inbox_retention, once in a while; here, as if it had never done so.
+UPDATE idem_cursor SET visited_to = '-infinity' WHERE purpose = 'inbox';
 UPDATE idem_inbox SET first_seen_at = now() - interval '29 days' WHERE message_id = 'm4';
 UPDATE idem_inbox SET first_seen_at = now() - interval '31 days' WHERE message_id IN ('m2', 'm5');
 SELECT message_id FROM idem_inbox WHERE message_id IN ('m2', 'm4', 'm5') ORDER BY 1;
 CALL idem_sweep_all();
 SELECT message_id FROM idem_inbox WHERE message_id IN ('m2', 'm4', 'm5') ORDER BY 1;
 SELECT decision FROM idem_inbox_accept('inbox', 'm2');
+-- Until the next time nobody reads the whole table for a message or two.
+SELECT visited_to > now() - interval '30 days 1 min' AS recent, page FROM idem_cursor WHERE purpose = 'inbox';
+UPDATE idem_inbox SET first_seen_at = now() - interval '31 days' WHERE message_id = 'm4';
+CALL idem_sweep_all();
+SELECT decision FROM idem_inbox_accept('inbox', 'm4');
+UPDATE idem_cursor SET visited_to = now() - interval '31 days' WHERE purpose = 'inbox';
+CALL idem_sweep_all();
+SELECT decision FROM idem_inbox_accept('inbox', 'm4');
 DELETE FROM idem_inbox;

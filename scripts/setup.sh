@@ -5,6 +5,7 @@
 #
 #   PG_CONFIG  the pg_config of the server to build for
 #   PG         its major version: which Debian packages to take if that pg_config is not there
+#   ALSO       further Debian packages, if any
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,7 +40,7 @@ installed() {
 
 if command -v dpkg-query >/dev/null; then
     missing=()
-    for package in "${packages[@]}" "${server[@]}"; do
+    for package in "${packages[@]}" "${server[@]}" ${ALSO:-}; do
         installed "$package" || missing+=("$package")
     done
     if [ ${#missing[@]} -gt 0 ]; then

@@ -86,9 +86,10 @@ def sql():
 
 
 def live(*files):
-    """Real clients, real servers, real processes."""
+    """Real clients, real servers, real processes; two files at a time, each with a cluster of its own."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        status, _ = run([sys.executable, "-m", "pytest", "-q", f"--junitxml={report.name}", *files],
+        status, _ = run([sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile",
+                         f"--junitxml={report.name}", *files],
                         env={**os.environ, "PYTHONUNBUFFERED": "1"})
         if os.path.getsize(report.name) == 0:
             return Counts(failed=1)

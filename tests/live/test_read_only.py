@@ -7,15 +7,16 @@ import subprocess
 import pytest
 
 from cluster import SUPERUSER, Cluster
-from sessions import commit, new_token, reserve, sqlstate, status, value, wait_until
+from sessions import commit, reserve, sqlstate, status, value, wait_until
 
 ID = "00000000-0000-8000-8000-000000000000"
+TOKEN = "11111111-1111-4111-8111-111111111111"
 WRITING = [
-    "SELECT * FROM idem_reserve('k', '{}')", f"SELECT idem_commit('{ID}', '{new_token()}')",
-    f"SELECT idem_mark_unknown('{ID}', '{new_token()}')", f"SELECT idem_fail('{ID}', '{new_token()}', 'refused')",
-    f"SELECT idem_renew('{ID}', '{new_token()}')", f"SELECT idem_release('{ID}', '{new_token()}')",
-    f"SELECT idem_add_evidence('{ID}', '{new_token()}', 'applied')",
-    f"SELECT * FROM idem_resolve('{ID}', '{new_token()}', 'applied')", "SELECT * FROM idem_sweep()",
+    "SELECT * FROM idem_reserve('k', '{}')", f"SELECT idem_commit('{ID}', '{TOKEN}')",
+    f"SELECT idem_mark_unknown('{ID}', '{TOKEN}')", f"SELECT idem_fail('{ID}', '{TOKEN}', 'refused')",
+    f"SELECT idem_renew('{ID}', '{TOKEN}')", f"SELECT idem_release('{ID}', '{TOKEN}')",
+    f"SELECT idem_add_evidence('{ID}', '{TOKEN}', 'applied')",
+    f"SELECT * FROM idem_resolve('{ID}', '{TOKEN}', 'applied')", "SELECT * FROM idem_sweep()",
     "SELECT idem_register_action_type('t', 'read_only')"]
 READING = ["SELECT * FROM idem_status('k')", f"SELECT * FROM idem_status_by_id('{ID}')",
            "SELECT idem_fingerprint('{}'), idem_canonical('{}'), idem_action_id('k'), idem_key('a')",

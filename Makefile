@@ -125,6 +125,7 @@ lint: setup
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/relay/Cargo.toml --check
 	$(CARGO) clippy --release --workspace --all-targets $(CARGO_FEATURES) -- -D warnings
+	CARGO_TARGET_DIR=target/relay cargo clippy --release --locked --manifest-path examples/relay/Cargo.toml --all-targets -- -D warnings
 	$(PGSPOT) $(SCRIPT)
 	PATH="$(VENV)/bin:$$PATH" cargo-deny --log-level error --locked check licenses bans sources
 

@@ -21,7 +21,7 @@ PARTS = {
         JOIN pg_description AS d ON (d.classoid, d.objoid) = (m.classid, m.objid)""",
     "function": f"""SELECT pg_get_functiondef(p.oid), {privileges('proacl', 'f', 'proowner')} FROM members
         JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND objid = p.oid""",
-    "relation": f"""SELECT oid::regclass, relkind, relpersistence, reloptions, relrowsecurity,
+    "relation": f"""SELECT oid::regclass, relkind, relpersistence, relreplident, reloptions, relrowsecurity,
         {privileges('relacl', 'r', 'relowner')} FROM relations""",
     "column": """SELECT a.attrelid::regclass, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
         a.attisdropped, a.attcollation::regcollation, a.attstorage, a.attacl, pg_get_expr(d.adbin, d.adrelid)

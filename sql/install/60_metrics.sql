@@ -6,6 +6,8 @@ CREATE TABLE @extschema@.idem_counted (
     value   bigint NOT NULL,
     counter bigint
 ) USING heap;
+-- Without a key, for publications of all tables: rows could not be changed in a database that has one.
+ALTER TABLE @extschema@.idem_counted REPLICA IDENTITY FULL;
 COMMENT ON TABLE @extschema@.idem_counted IS 'Counts: the sum over a name counts. Whatever is counted adds a row, and the worker adds rows up.';
 COMMENT ON COLUMN @extschema@.idem_counted.up_to IS 'Of a distribution: the upper bound that this counts for, in microseconds.';
 COMMENT ON COLUMN @extschema@.idem_counted.counter IS 'Of what was counted in shared memory: where. Of a counter that still counts, this much is written down.';

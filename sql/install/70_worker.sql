@@ -12,6 +12,8 @@ CREATE TABLE @extschema@.idem_worker_visit (
     paused_until  timestamptz,
     clock_jump_at timestamptz
 ) USING heap WITH (fillfactor = 10);
+-- As of idem_counted.
+ALTER TABLE @extschema@.idem_worker_visit REPLICA IDENTITY FULL;
 COMMENT ON TABLE @extschema@.idem_worker_visit IS 'What the background worker did in this database since the extension was made: one row.';
 COMMENT ON COLUMN @extschema@.idem_worker_visit.clock_jump_at IS 'When a visit came more than a day after the one before; retention rests since, until idem_acknowledge_clock.';
 INSERT INTO @extschema@.idem_worker_visit (visited, unknown, scrubbed, removed) VALUES (0, 0, 0, 0);

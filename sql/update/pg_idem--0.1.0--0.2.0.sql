@@ -100,3 +100,7 @@ ALTER TABLE @extschema@.idem_cursor ADD COLUMN page bigint;
 COMMENT ON TABLE @extschema@.idem_cursor IS 'How far the sweep has come, by purpose: along idem_action.visit_at, or over the pages of idem_inbox. Not dumped: it starts over after a restore.';
 COMMENT ON COLUMN @extschema@.idem_cursor.page IS 'The page that a pass has come to; NULL when none is under way. visited_to is what it is, or was, for.';
 INSERT INTO @extschema@.idem_cursor (purpose, visited_to) VALUES ('inbox', '-infinity');
+
+-- A publication of all tables kept the worker from writing down what it did, and so from doing it.
+ALTER TABLE @extschema@.idem_counted REPLICA IDENTITY FULL;
+ALTER TABLE @extschema@.idem_worker_visit REPLICA IDENTITY FULL;

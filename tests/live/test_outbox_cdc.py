@@ -7,7 +7,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cluster import Cluster
-from sessions import rows, value
+from sessions import commit, end, reserve, rows, value
 
 ROUTED = ["id", "aggregatetype", "aggregateid", "type", "payload"]
 
@@ -86,3 +86,20 @@ def test_a_message_removed_in_its_own_transaction_arrives(cdc):
         id = put(cdc, 5)
         cdc.execute("DELETE FROM app.outbox WHERE id = %s", (id,))
     assert [change["id"] for change in changes(cdc)] == [id]
+
+
+def test_all_goes_on_where_all_tables_are_published(cdc):
+    """As Debezium does unless it is told otherwise. A row without an identity could not be changed any more."""
+    cdc.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    cdc.execute("SELECT idem_register_action_type('safe', 'reversible')")
+    commit(cdc, reserve(cdc, "committed", action_type="safe"))
+    for n in range(120):
+        end(cdc, "idem_mark_unknown", reserve(cdc, f"unknown {n}", action_type="safe"))
+    assert value(cdc, "SELECT idem_add_up_counts()") >= 120
+    cdc.execute("SELECT idem_inbox_accept('c', 'm')")
+    cdc.execute("UPDATE idem_inbox SET first_seen_at = now() - interval '31 days'")
+    assert value(cdc, "SELECT removed FROM idem_visit(100, 1)") == 1
+    assert value(cdc, "SELECT last_error FROM idem_worker_status") is None
+    assert not rows(cdc, """SELECT c.relname FROM pg_class AS c WHERE c.relkind = 'r' AND c.relname ^@ 'idem_'
+        AND c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)""")
+    cdc.execute("DROP PUBLICATION everything")

@@ -1,7 +1,8 @@
 //! What others have added to our tables. The library changes them below the executor, so it adds the entries of further
 //! indexes itself: REINDEX CONCURRENTLY builds a second index beside each of ours, and one that lacked a row would have it
 //! forgotten, and granted again, once it takes the place of the first. What it does not serve it refuses to work beside:
-//! a trigger that does not fire is a copy, a log or a reference that lacks rows without anybody knowing.
+//! a trigger that does not fire is a copy, a log or a reference that lacks rows without anybody knowing, and an unlogged
+//! table forgets.
 
 use std::ffi::CStr;
 
@@ -105,6 +106,20 @@ pub(super) unsafe fn refuse_triggers(table: pg_sys::Relation) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Errors: 55000 when `table`, open, is not written to the log.
+///
+/// # Safety
+/// The table must be open.
+pub(super) unsafe fn refuse_unlogged(table: pg_sys::Relation) -> Result<()> {
+    // SAFETY: as required.
+    let (name, persistence) = unsafe { (name_of((*table).rd_id), (*(*table).rd_rel).relpersistence as u8) };
+    if persistence == pg_sys::RELPERSISTENCE_PERMANENT {
+        return Ok(());
+    }
+    Err(Error::new(Code::WrongState, format!("table {name} is unlogged: a crash would empty it"))
+        .hint(format!("ALTER TABLE {name} SET LOGGED.")))
 }
 
 fn refusal(table: pg_sys::Relation, kind: &str, name: &str, what: &str) -> Error {

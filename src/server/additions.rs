@@ -108,18 +108,24 @@ pub(super) unsafe fn refuse_triggers(table: pg_sys::Relation) -> Result<()> {
     Ok(())
 }
 
-/// Errors: 55000 when `table`, open, is not written to the log.
+/// Errors: 55000 when `table`, open, is not written to the log, or not stored as a heap.
 ///
 /// # Safety
 /// The table must be open.
-pub(super) unsafe fn refuse_unlogged(table: pg_sys::Relation) -> Result<()> {
+pub(super) unsafe fn refuse_storage(table: pg_sys::Relation) -> Result<()> {
     // SAFETY: as required.
-    let (name, persistence) = unsafe { (name_of((*table).rd_id), (*(*table).rd_rel).relpersistence as u8) };
-    if persistence == pg_sys::RELPERSISTENCE_PERMANENT {
-        return Ok(());
+    let (name, form) = unsafe { (name_of((*table).rd_id), &*(*table).rd_rel) };
+    let refusal = |what, hint| {
+        let error = Error::new(Code::WrongState, format!("table {name} {what}"));
+        Err(error.hint(format!("ALTER TABLE {name} {hint}.")))
+    };
+    if form.relpersistence as u8 != pg_sys::RELPERSISTENCE_PERMANENT {
+        return refusal("is unlogged: a crash would empty it", "SET LOGGED");
     }
-    Err(Error::new(Code::WrongState, format!("table {name} is unlogged: a crash would empty it"))
-        .hint(format!("ALTER TABLE {name} SET LOGGED.")))
+    if form.relam != pg_sys::HEAP_TABLE_AM_OID {
+        return refusal("is stored by another access method than heap", "SET ACCESS METHOD heap");
+    }
+    Ok(())
 }
 
 fn refusal(table: pg_sys::Relation, kind: &str, name: &str, what: &str) -> Error {

@@ -157,7 +157,7 @@ fn look_up(schema: pg_sys::Oid, spec: &'static Spec) -> Result<Known> {
         let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
         let indexes = (|| {
             check_columns(spec, relation)?;
-            additions::refuse_unlogged(relation)?;
+            additions::refuse_storage(relation)?;
             additions::refuse_triggers(relation)?;
             let mut indexes = spec.indexes.iter().map(|index| oid_of(index)).collect::<Result<Vec<_>>>()?;
             indexes.extend(additions::indexes(relation, &indexes)?);

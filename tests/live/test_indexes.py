@@ -139,6 +139,9 @@ REFUSED = {
                     "of table idem_action would not fire"),
     "a table that a crash empties": ("ALTER TABLE idem_inbox SET UNLOGGED", "ALTER TABLE idem_inbox SET LOGGED",
                                      "idem_inbox is unlogged"),
+    "another storage": ("CREATE ACCESS METHOD another TYPE TABLE HANDLER heap_tableam_handler;"
+                        "ALTER TABLE idem_inbox SET ACCESS METHOD another",
+                        "ALTER TABLE idem_inbox SET ACCESS METHOD heap", "idem_inbox is stored by another"),
 }
 
 

@@ -108,6 +108,34 @@ def test_a_relay_that_acks_and_claims_in_one_transaction_moves_on(connect, conn,
     assert passed() - before < 400
 
 
+def test_an_old_snapshot_does_not_make_claims_read_more_and_more(connect, conn, outbox):
+    """Failure 70: what was delivered stays on its pages until the snapshot ends, and is not passed by again and again."""
+    name, relay, old = outbox(), connect(), connect(autocommit=False, isolation="repeatable read")
+    value(old, "SELECT 1")
+
+    def blocks_read_by_claims():
+        """Of 500 messages that are put, claimed and acknowledged: the blocks that the claims looked at."""
+        read = 0
+        for _ in range(50):
+            put_many(conn, name, *[(n, n) for n in range(10)])
+            before = looked_at()
+            claimed = claim(relay, name)
+            read += looked_at() - before
+            assert ack(relay, name, claimed) == ["acked"] * 10
+        return read
+
+    def looked_at():
+        relay.execute("SELECT pg_stat_force_next_flush()")
+        return value(relay, "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read "
+                            "FROM pg_statio_user_tables WHERE relid = %s::regclass", (name,))
+
+    first, *_, last = [blocks_read_by_claims() for _ in range(10)]
+    assert last < 2 * first
+    old.rollback()
+    conn.execute(f"VACUUM {name}")
+    assert blocks_read_by_claims() < 1.5 * first
+
+
 def test_time_is_the_clocks_also_late_in_a_transaction(connect, outbox):
     """Failure 69: now() would make the lease begin with the transaction."""
     name, writer = outbox(), connect(autocommit=False)

@@ -26,7 +26,7 @@ SELECT idem_outbox_nack('outbox_relay.o', :'two', :'claim_id', 'refused by broke
 SELECT due_at > clock_timestamp() AS rests, lease_expires_at, last_error, dead_at FROM outbox_relay.o WHERE id = :'two';
 SELECT idem_outbox_renew('outbox_relay.o', :'claim_id', 10);
 SELECT pg_sleep(0.11);
--- It comes back beside new ones. At the last attempt it is a dead letter.
+-- Failure 62: it comes back beside new ones. At the last attempt it is a dead letter.
 CREATE TABLE outbox_relay.d AS SELECT * FROM idem_outbox_claim('outbox_relay.o', 2);
 SELECT type, attempt FROM outbox_relay.d ORDER BY type;
 SELECT idem_outbox_ack('outbox_relay.o', :'two', :'claim_id') AS by_the_first_claim;

@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 
 use super::additions;
 use super::call::{Call, ascii};
+use super::values::MAX_COLUMNS;
 
 /// The column types our tables use.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,25 @@ impl Type {
 /// A column as the library expects it.
 pub struct Column(pub &'static str, pub Type);
 
+/// An index as the library expects it: a btree of all rows, ascending, whose texts are compared as in collation "C".
+pub struct Index {
+    pub(super) name: &'static CStr,
+    pub(super) columns: &'static [&'static str],
+    pub(super) is_unique: bool,
+}
+
+impl Index {
+    /// One that has each combination of values once, checked at once.
+    pub const fn unique(name: &'static CStr, columns: &'static [&'static str]) -> Index {
+        Index { name, columns, is_unique: true }
+    }
+
+    /// One that gives an order.
+    pub const fn plain(name: &'static CStr, columns: &'static [&'static str]) -> Index {
+        Index { name, columns, is_unique: false }
+    }
+}
+
 /// A table as the library expects it.
 pub struct Spec {
     /// Its place in the session's cache; each spec has its own, below [`SPECS`].
@@ -72,7 +92,7 @@ pub struct Spec {
     /// Its columns, in order.
     pub columns: &'static [Column],
     /// Its indexes, the primary key first.
-    pub indexes: &'static [&'static CStr],
+    pub indexes: &'static [Index],
 }
 
 /// Columns at the end of a table that the last release did not have. Until the extension is updated they read as NULL.
@@ -81,8 +101,8 @@ const ADDED: [(&CStr, &str); 1] = [(c"idem_cursor", "page")];
 /// Number of specs that can be known at a time.
 const SPECS: usize = 16;
 
-/// Number of indexes a table of ours can have, further ones included.
-pub(super) const MAX_INDEXES: usize = 10;
+/// Number of indexes a table of ours can have: twice that of [`additions::MAX_VALID`], while all are rebuilt.
+pub(super) const MAX_INDEXES: usize = 24;
 
 #[derive(Clone, Copy)]
 pub(super) struct Known {
@@ -134,10 +154,12 @@ pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
         // SAFETY: registered once a session; the callback touches only this thread's cells and cannot raise.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::from(0)) };
     }
-    // Each lock that is taken on the way lets changes in. One of this table is not heard of later: it is taken in at once.
+    // Each lock that is taken on the way lets changes in. One of this table is not heard of later, and what was seen half
+    // before it and half after it is no reason to refuse: so it is looked up again.
     loop {
-        let known = look_up(call.schema()?, spec)?;
+        let known = look_up(call.schema()?, spec);
         if !LOOKED_UP.get().1 {
+            let known = known?;
             KNOWN.with_borrow_mut(|cache| cache[spec.place] = Some(known));
             return Ok(known);
         }
@@ -145,12 +167,11 @@ pub(super) fn resolve(call: &Call, spec: &'static Spec) -> Result<Known> {
 }
 
 fn look_up(schema: pg_sys::Oid, spec: &'static Spec) -> Result<Known> {
-    let oid_of = |name: &CStr| {
-        // SAFETY: looks a name up; it is NUL-terminated.
-        let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };
-        if oid == pg_sys::InvalidOid { Err(mismatch()) } else { Ok(oid) }
-    };
-    let table = oid_of(spec.name)?;
+    // SAFETY: looks a name up; it is NUL-terminated.
+    let table = unsafe { pg_sys::get_relname_relid(spec.name.as_ptr(), schema) };
+    if table == pg_sys::InvalidOid {
+        return Err(mismatch());
+    }
     LOOKED_UP.set((table, false));
     // SAFETY: the relation is open, and locked, while it is looked at.
     let indexes = unsafe {
@@ -159,7 +180,8 @@ fn look_up(schema: pg_sys::Oid, spec: &'static Spec) -> Result<Known> {
             check_columns(spec, relation)?;
             additions::refuse_storage(relation)?;
             additions::refuse_triggers(relation)?;
-            let mut indexes = spec.indexes.iter().map(|index| oid_of(index)).collect::<Result<Vec<_>>>()?;
+            let own = |index: &Index| additions::own_index(relation, spec, index, schema);
+            let mut indexes = spec.indexes.iter().map(own).collect::<Result<Vec<_>>>()?;
             indexes.extend(additions::indexes(relation, &indexes)?);
             Ok(indexes)
         })();
@@ -175,9 +197,10 @@ fn look_up(schema: pg_sys::Oid, spec: &'static Spec) -> Result<Known> {
 unsafe fn check_columns(spec: &'static Spec, relation: pg_sys::Relation) -> Result<()> {
     // SAFETY: the relation is open, and so its descriptor valid.
     let tupdesc = unsafe { pgrx::PgTupleDesc::from_pg_unchecked((*relation).rd_att) };
-    let found = tupdesc.len();
+    let (found, wanted) = (tupdesc.len(), spec.columns.len());
     let fits = spec.columns.iter().skip(found).all(|Column(name, _)| ADDED.contains(&(spec.name, *name)))
-        && found <= spec.columns.len()
+        && found <= MAX_COLUMNS
+        && tupdesc.iter().skip(wanted).all(|found| found.attisdropped)
         && tupdesc.iter().zip(spec.columns).all(|(found, Column(name, r#type))| {
             !found.attisdropped && found.name() == *name && found.atttypid == r#type.oid()
         });

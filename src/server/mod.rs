@@ -30,7 +30,7 @@ mod version;
 mod xact;
 
 pub use call::{Body, Call, Jsonb, Value, enter, finfo};
-pub use catalog::{Column, Spec, Type, generation};
+pub use catalog::{Column, Index, Spec, Type, generation};
 pub use drop::guard_drops;
 pub use heap::Changed;
 pub use raise::{log, warn};

@@ -212,7 +212,7 @@ impl Table {
         unsafe {
             let form = (*index).rd_index;
             // A further index that is not ready yet is filled by who builds it.
-            if !(*form).indisready {
+            if n >= self.own && !(*form).indisready {
                 return true;
             }
             let info = pg_sys::BuildIndexInfo(index);

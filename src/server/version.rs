@@ -62,10 +62,10 @@ pub(super) unsafe fn heap_update(
     new: pg_sys::HeapTuple,
     wait: bool,
 ) -> (pg_sys::TM_Result::Type, Entries) {
-    use pg_sys::TU_UpdateIndexes::{TU_None, TU_Summarizing};
+    use pg_sys::TU_UpdateIndexes;
     let mut failure = pg_sys::TM_FailureData::default();
     let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-    let mut indexes = TU_None;
+    let mut indexes = TU_UpdateIndexes::TU_None;
     // SAFETY: passed through; no crosscheck snapshot.
     unsafe {
         let command = pg_sys::GetCurrentCommandId(true);
@@ -82,8 +82,8 @@ pub(super) unsafe fn heap_update(
             &mut indexes,
         );
         let entries = match indexes {
-            TU_None => Entries::None,
-            TU_Summarizing => Entries::Summarizing,
+            TU_UpdateIndexes::TU_None => Entries::None,
+            TU_UpdateIndexes::TU_Summarizing => Entries::Summarizing,
             _ => Entries::All,
         };
         (result, entries)
@@ -111,6 +111,21 @@ pub(super) unsafe fn insert_index_entries(
             pg_sys::ExecInsertIndexTuples(table, slot, state, is_update, false, nothing, none, summarizing);
         }
     }
+}
+
+/// True for a unique index in which NULL clashes with NULL.
+///
+/// # Safety
+/// The row must be an index's in the relation cache.
+pub(super) unsafe fn nulls_not_distinct(index: pg_sys::Form_pg_index) -> bool {
+    // SAFETY: as required.
+    #[cfg(not(feature = "pg14"))]
+    return unsafe { (*index).indnullsnotdistinct };
+    #[cfg(feature = "pg14")]
+    return {
+        let _ = index;
+        false
+    };
 }
 
 /// True when the current role may execute the only function called `name` in `schema`.

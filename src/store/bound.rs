@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys::Datum;
 
-use crate::server::{self, Call, Column, Role, Row, Spec, Table, Type, Values};
+use crate::server::{self, Call, Column, Index, Role, Row, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
     place: 13,
@@ -26,7 +26,7 @@ const SPEC: Spec = Spec {
         Column("by_role", Type::Text),
         Column("by_session_role", Type::Text),
     ],
-    indexes: &[c"idem_bound_pkey"],
+    indexes: &[Index::unique(c"idem_bound_pkey", &["role", "tenant", "n"])],
 };
 
 const ROLE: usize = 0;

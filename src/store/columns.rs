@@ -1,6 +1,6 @@
 //! The ledger's columns: what the library expects of `idem_action`, and their places by name.
 
-use crate::server::{Column, Spec, Type};
+use crate::server::{Column, Index, Spec, Type};
 
 /// `idem_action` as the library expects it.
 pub(super) const SPEC: Spec = Spec {
@@ -52,7 +52,10 @@ pub(super) const SPEC: Spec = Spec {
         Column("error", Type::Jsonb),
         Column("response", Type::Jsonb),
     ],
-    indexes: &[c"idem_action_pkey", c"idem_action_visit_at"],
+    indexes: &[
+        Index::unique(c"idem_action_pkey", &["action_id"]),
+        Index::plain(c"idem_action_visit_at", &["visit_at"]),
+    ],
 };
 
 /// Columns by name, in the order of [`SPEC`].

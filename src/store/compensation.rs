@@ -9,7 +9,7 @@ use idem_rules::action::Time;
 use idem_rules::error::{Code, Error, Result};
 use uuid::Uuid;
 
-use crate::server::{Bound, Call, Changed, Column, Key, Row, Spec, Table, Type, Values};
+use crate::server::{Bound, Call, Changed, Column, Index, Key, Row, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
     place: 7,
@@ -20,7 +20,10 @@ const SPEC: Spec = Spec {
         Column("live_for", Type::Uuid),
         Column("made_at", Type::Time),
     ],
-    indexes: &[c"idem_compensation_pkey", c"idem_compensation_live_for"],
+    indexes: &[
+        Index::unique(c"idem_compensation_pkey", &["action_id"]),
+        Index::unique(c"idem_compensation_live_for", &["live_for"]),
+    ],
 };
 
 const ACTION_ID: usize = 0;

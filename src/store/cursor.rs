@@ -11,7 +11,7 @@
 use idem_rules::action::Time;
 use idem_rules::error::{Code, Error, Result};
 
-use crate::server::{Bound, Call, Changed, Column, Key, Row, Spec, Table, Type, text_datum};
+use crate::server::{Bound, Call, Changed, Column, Index, Key, Row, Spec, Table, Type, text_datum};
 
 const SPEC: Spec = Spec {
     place: 6,
@@ -23,7 +23,7 @@ const SPEC: Spec = Spec {
         Column("horizon_xid", Type::Big),
         Column("page", Type::Big),
     ],
-    indexes: &[c"idem_cursor_pkey"],
+    indexes: &[Index::unique(c"idem_cursor_pkey", &["purpose"])],
 };
 
 /// A purpose's cursor, locked for this transaction.

@@ -10,7 +10,7 @@ use idem_rules::transition::Ended;
 use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
-use crate::server::{self, Bound, Call, Column, Key, Spec, Table, Type, Values};
+use crate::server::{self, Bound, Call, Column, Index, Key, Spec, Table, Type, Values};
 
 const ATTEMPTS: Spec = Spec {
     place: 2,
@@ -25,7 +25,7 @@ const ATTEMPTS: Spec = Spec {
         Column("outcome", Type::Text),
         Column("ended_at", Type::Time),
     ],
-    indexes: &[c"idem_attempt_pkey"],
+    indexes: &[Index::unique(c"idem_attempt_pkey", &["action_id", "n"])],
 };
 
 const EVENTS: Spec = Spec {
@@ -48,7 +48,7 @@ const EVENTS: Spec = Spec {
         Column("candidates", Type::Jsonb),
         Column("name", Type::Text),
     ],
-    indexes: &[c"idem_event_pkey"],
+    indexes: &[Index::unique(c"idem_event_pkey", &["action_id", "n"])],
 };
 
 /// The event's word that stands for a proposal.

@@ -14,7 +14,7 @@ use idem_rules::error::Result;
 use idem_rules::hold::{Hold, Scope};
 use pgrx::pg_sys::Datum;
 
-use crate::server::{self, Bound, Call, Column, Key, Row, Spec, Table, Type, Values};
+use crate::server::{self, Bound, Call, Column, Index, Key, Row, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
     place: 12,
@@ -29,7 +29,7 @@ const SPEC: Spec = Spec {
         Column("session_role", Type::Text),
         Column("note", Type::Text),
     ],
-    indexes: &[c"idem_held_pkey"],
+    indexes: &[Index::unique(c"idem_held_pkey", &["scope", "value", "n"])],
 };
 
 const SCOPE: usize = 0;

@@ -6,7 +6,7 @@ use idem_rules::action::Time;
 use idem_rules::error::Result;
 use pgrx::pg_sys::Datum;
 
-use crate::server::{self, Bound, Call, Changed, Column, Key, Sight, Spec, Table, Tick, Type, Values};
+use crate::server::{self, Bound, Call, Changed, Column, Index, Key, Sight, Spec, Table, Tick, Type, Values};
 
 const SPEC: Spec = Spec {
     place: 14,
@@ -18,7 +18,7 @@ const SPEC: Spec = Spec {
         Column("first_seen_at", Type::Time),
         Column("payload", Type::Bytes),
     ],
-    indexes: &[c"idem_inbox_pkey"],
+    indexes: &[Index::unique(c"idem_inbox_pkey", &["message_id", "consumer", "tenant"])],
 };
 
 thread_local! {

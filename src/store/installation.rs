@@ -8,13 +8,13 @@ use idem_rules::action::Time;
 use idem_rules::error::{Code, Error, Result};
 use uuid::Uuid;
 
-use crate::server::{self, Call, Changed, Column, Spec, Table, Type};
+use crate::server::{self, Call, Changed, Column, Index, Spec, Table, Type};
 
 const SPEC: Spec = Spec {
     place: 5,
     name: c"idem_installation",
     columns: &[Column("installation_id", Type::Uuid), Column("made_at", Type::Time)],
-    indexes: &[c"idem_installation_pkey"],
+    indexes: &[Index::unique(c"idem_installation_pkey", &["installation_id"])],
 };
 
 thread_local! {

@@ -6,7 +6,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use crate::server::query::Relation;
-use crate::server::{self, Bound, Call, Column, Key, Spec, Table, Type, Values};
+use crate::server::{self, Bound, Call, Column, Index, Key, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
     place: 11,
@@ -20,7 +20,10 @@ const SPEC: Spec = Spec {
         Column("at", Type::Time),
         Column("carrier_in", Type::Table),
     ],
-    indexes: &[c"idem_link_pkey", c"idem_link_message_id"],
+    indexes: &[
+        Index::unique(c"idem_link_pkey", &["action_id", "direction", "message_id"]),
+        Index::plain(c"idem_link_message_id", &["message_id"]),
+    ],
 };
 
 /// Which way a message went.

@@ -12,7 +12,7 @@ use pgrx::pg_sys::Datum;
 use uuid::Uuid;
 
 use crate::server::{
-    self, Bound, Call, Changed, Column, Key, Row, Spec, Table, Tick, Type, Values, text_datum,
+    self, Bound, Call, Changed, Column, Index, Key, Row, Spec, Table, Tick, Type, Values, text_datum,
 };
 
 const SPEC: Spec = Spec {
@@ -26,7 +26,11 @@ const SPEC: Spec = Spec {
         Column("tenant", Type::Text),
         Column("action_type", Type::Text),
     ],
-    indexes: &[c"idem_open_pkey", c"idem_open_visit", c"idem_open_queue"],
+    indexes: &[
+        Index::unique(c"idem_open_pkey", &["action_id"]),
+        Index::plain(c"idem_open_visit", &["queue", "visit_at", "due_at"]),
+        Index::plain(c"idem_open_queue", &["queue", "due_at"]),
+    ],
 };
 
 const ACTION_ID: usize = 0;

@@ -12,7 +12,7 @@ use idem_rules::error::{Code, Error, Result};
 use idem_rules::policy::{Class, Distinct, Effect, Policy};
 use pgrx::pg_sys::Datum;
 
-use crate::server::{self, Bound, Call, Column, Key, Row, Spec, Table, Type};
+use crate::server::{self, Bound, Call, Column, Index, Key, Row, Spec, Table, Type};
 
 const SPEC: Spec = Spec {
     place: 4,
@@ -43,7 +43,7 @@ const SPEC: Spec = Spec {
         Column("registered_at", Type::Time),
         Column("registered_by", Type::Text),
     ],
-    indexes: &[c"idem_action_type_pkey"],
+    indexes: &[Index::unique(c"idem_action_type_pkey", &["name", "policy_version"])],
 };
 
 /// Names kept at a time; callers may make up any number of them.

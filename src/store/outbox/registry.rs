@@ -6,7 +6,7 @@ use pgrx::pg_sys::Datum;
 
 use crate::server::query::Relation;
 use crate::server::user_table::{self, Fit};
-use crate::server::{self, Bound, Call, Changed, Column, Key, Spec, Table, Type, Values};
+use crate::server::{self, Bound, Call, Changed, Column, Index, Key, Spec, Table, Type, Values};
 
 const SPEC: Spec = Spec {
     place: 15,
@@ -18,7 +18,7 @@ const SPEC: Spec = Spec {
         Column("keep_delivered", Type::Big),
         Column("notify_channel", Type::Text),
     ],
-    indexes: &[c"idem_outbox_pkey"],
+    indexes: &[Index::unique(c"idem_outbox_pkey", &["outbox"])],
 };
 
 /// What the owner of an outbox has chosen.

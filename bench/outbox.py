@@ -12,6 +12,7 @@ more, and its tables are rotated between rounds.
 import statistics
 import time
 
+import harness
 from harness import Variant, check, cluster, compare, head, pgbench, say, show
 
 PAYLOAD = '{"order": "ord_58213", "amount": 4200, "currency": "eur", "items": [{"sku": "A-1", "qty": 2}], "note": "' + \
@@ -205,12 +206,7 @@ def inbox(options):
             conn.execute("""SELECT count(*) FROM generate_series(1, 1000) AS n, idem_inbox_accept('c', n::text);
                 INSERT INTO app.inbox SELECT n::text, 'c', '', now() FROM generate_series(1, 1000) AS n""")
             head(f"inbox accept, {title} (fsync off)")
-            figures = {"pg_idem": [], "INSERT by hand": []}
             variants = [Variant("pg_idem", INBOX, {"known": known}), Variant("INSERT by hand", BY_HAND, {"known": known})]
-            for number in range(options.rounds + 1):
-                for variant in variants[:: 1 if number % 2 else -1]:
-                    run = pgbench(server, variant, number, options.seconds if number else 1)
-                    if number:
-                        figures[variant.name].append(run)
+            figures = harness.rounds(server, variants, options)
             show(figures)
             compare(options, figures, "pg_idem", "INSERT by hand", f"inbox accept / INSERT ON CONFLICT DO NOTHING, {title}", target)

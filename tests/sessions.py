@@ -115,6 +115,16 @@ def outlive(conn, moment):
     wait_until(lambda: value(conn, "SELECT clock_timestamp() > %s", (moment,)))
 
 
+def check_btrees(conn, *tables):
+    """Every row of the tables has its entry in each of their btrees, as far as the server has amcheck to say so."""
+    if not value(conn, "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"):
+        return
+    conn.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+    conn.execute("""SELECT bt_index_check(indexrelid, heapallindexed => true) FROM pg_index
+        JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam
+        WHERE indrelid = ANY (%s::text[]::regclass[]) AND amname = 'btree'""", (list(tables),))
+
+
 def in_background(function, *args, **named):
     """Runs a call in a thread of its own; .result(timeout) gives what it returned or raised."""
     future = Future()

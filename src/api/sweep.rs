@@ -226,11 +226,10 @@ impl Sweep<'_> {
         let Some(cursor) = Cursor::lock(self.call, "inbox")? else { return Ok(()) };
         let retention = settings::inbox_retention();
         let Some(pass) = pass(cursor.visited_to, cursor.page(), retention, self.began) else { return Ok(()) };
-        let page = u32::try_from(pass.page).unwrap_or(u32::MAX);
-        let forgotten = Inbox::open(self.call)?.forget(pass.up_to, page, self.left as u32);
-        self.left -= forgotten.looked_at as usize;
-        self.swept.visited += forgotten.looked_at as usize;
-        self.swept.removed += forgotten.messages as usize;
+        let forgotten = Inbox::open(self.call)?.forget(pass.up_to, pass.page, self.left);
+        self.left -= forgotten.looked_at;
+        self.swept.visited += forgotten.looked_at;
+        self.swept.removed += forgotten.messages;
         cursor.turn(pass.began_for, forgotten.next)
     }
 

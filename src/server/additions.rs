@@ -1,8 +1,8 @@
-//! What others have added to our tables. The library changes them below the executor, so it adds the entries of further
-//! indexes itself: REINDEX CONCURRENTLY builds a second index beside each of ours, and one that lacked a row would have it
-//! forgotten, and granted again, once it takes the place of the first. What it does not serve it refuses to work beside:
-//! a trigger that does not fire is a copy, a log or a reference that lacks rows without anybody knowing, and an unlogged
-//! table forgets.
+//! Whether our tables are as they were made, and what others have added to them. The library changes them below the
+//! executor, so it adds the entries of further indexes itself: REINDEX CONCURRENTLY builds a second index beside each of
+//! ours, and one that lacked a row would have it forgotten, and granted again, once it takes the place of the first. What
+//! it does not serve it refuses to work beside: a trigger that does not fire is a copy, a log or a reference that lacks
+//! rows without anybody knowing, and an unlogged table forgets.
 
 use std::ffi::CStr;
 
@@ -137,7 +137,10 @@ unsafe fn is_plain(index: pg_sys::Relation) -> bool {
 }
 
 /// True when two indexes, open and plain, are about the same columns, compared alike, and unique or not.
-unsafe fn is_alike(one: pg_sys::Relation, other: pg_sys::Relation) -> bool {
+///
+/// # Safety
+/// Both must be open.
+pub(super) unsafe fn is_alike(one: pg_sys::Relation, other: pg_sys::Relation) -> bool {
     // SAFETY: the descriptors of open indexes; there are as many families and collations as key columns.
     unsafe {
         let (a, b) = ((*one).rd_index, (*other).rd_index);

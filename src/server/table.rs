@@ -5,7 +5,7 @@ use std::cell::Cell;
 use idem_rules::error::{Code, Error, Result};
 use pgrx::pg_sys;
 
-use super::additions::MAX_KEYS;
+use super::additions::{MAX_KEYS, is_alike};
 use super::call::Call;
 use super::catalog::{self, Known, MAX_INDEXES, Spec};
 use super::heap::{self, Changed};
@@ -171,8 +171,8 @@ impl Table {
             let command = pg_sys::GetCurrentCommandId(true);
             let options = pg_sys::HEAP_INSERT_SPECULATIVE as i32;
             pg_sys::heap_insert(self.relation, tuple, command, options, std::ptr::null_mut());
-            let added = (0..self.known.count)
-                .all(|n| self.add_to_index(n, tuple, values, n == 0 || self.is_second_primary_key(n)));
+            let added =
+                (0..self.known.count).all(|n| self.add_to_index(n, tuple, values, self.is_primary_key(n)));
             if added {
                 pg_sys::heap_finish_speculative(self.relation, &mut (*tuple).t_self);
             } else {
@@ -184,18 +184,11 @@ impl Table {
         }
     }
 
-    /// True for the index that REINDEX CONCURRENTLY builds beside the primary key's, of which it may be the next: for a
-    /// while some sessions ask one of them first, and some the other, and then both may find a rival.
-    unsafe fn is_second_primary_key(&self, n: usize) -> bool {
-        // SAFETY: the descriptors of open indexes. Further ones that are unique are about the columns of one of ours.
-        unsafe {
-            let (index, first) = ((*self.index(n)).rd_index, (*self.index(0)).rd_index);
-            let columns = (*first).indnatts as usize;
-            n >= self.own
-                && (*index).indisunique
-                && (*index).indnatts as usize == columns
-                && (*index).indkey.values.as_slice(columns) == (*first).indkey.values.as_slice(columns)
-        }
+    /// True for the primary key and for the index that REINDEX CONCURRENTLY builds beside it, of which it may be the next:
+    /// for a while some sessions ask one of them first, and some the other, and then both may find a rival.
+    unsafe fn is_primary_key(&self, n: usize) -> bool {
+        // SAFETY: the descriptors of open indexes.
+        n == 0 || n >= self.own && unsafe { is_alike(self.index(n), self.index(0)) }
     }
 
     /// Adds the index entry of a tuple just stored; false when `speculative` and the index knows a rival.

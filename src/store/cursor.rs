@@ -73,23 +73,19 @@ impl Cursor {
     }
 
     /// The page that a pass over a table has come to, where one is under way.
-    pub fn page(&self) -> Option<i64> {
-        self.row.values.big(4)
+    pub fn page(&self) -> Option<u32> {
+        self.row.values.big(4).map(|page| u32::try_from(page).unwrap_or(u32::MAX))
     }
 
     /// Stores how far the cursor has come.
     pub fn advance(self, visited_to: Time) -> Result<()> {
-        self.store(visited_to, None)
+        self.turn(visited_to, None)
     }
 
     /// Stores what a pass began for, and the page that it has come to, `None` at its end.
     pub fn turn(self, began_for: Time, page: Option<u32>) -> Result<()> {
-        self.store(began_for, page)
-    }
-
-    fn store(self, visited_to: Time, page: Option<u32>) -> Result<()> {
         let mut values = self.row.values.clone();
-        values.set_time(1, Some(visited_to));
+        values.set_time(1, Some(began_for));
         values.set_big(4, page.map(i64::from));
         match self.table.update(&self.row, &values) {
             Changed::Done => Ok(()),

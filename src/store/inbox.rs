@@ -6,7 +6,9 @@ use idem_rules::action::Time;
 use idem_rules::error::Result;
 use pgrx::pg_sys::Datum;
 
-use crate::server::{self, Bound, Call, Changed, Column, Index, Key, Sight, Spec, Table, Tick, Type, Values};
+use crate::server::{
+    self, Bound, Call, Changed, Column, Index, Key, Row, Sight, Spec, Table, Tick, Type, Values,
+};
 
 const SPEC: Spec = Spec {
     place: 14,
@@ -52,9 +54,9 @@ pub struct Seen {
 /// What came of a part of a pass over the inbox.
 pub struct Forgotten {
     /// How many messages were forgotten.
-    pub messages: u32,
+    pub messages: usize,
     /// How many pages were read, or messages forgotten, whichever is more.
-    pub looked_at: u32,
+    pub looked_at: usize,
     /// The page to go on with; `None` at the end.
     pub next: Option<u32>,
 }
@@ -83,7 +85,11 @@ impl Inbox {
         let strict = server::repeatable_read();
         let mut looked = !strict && AFTER_NEW.get();
         let mut pace = Tick::default();
-        let seen = loop {
+        let seen = |row: &Row| Seen {
+            first_seen_at: row.values.time(3).unwrap_or(now),
+            payload: row.values.bytes(4).map(<[u8]>::to_vec),
+        };
+        let known = loop {
             server::serve_interrupts();
             if looked {
                 if self.0.insert_unless_present(&values) {
@@ -93,34 +99,31 @@ impl Inbox {
                 continue;
             }
             if strict && let Some(row) = self.0.find(0, &keys) {
-                break Some(Box::new(row));
+                break Some(seen(&row));
             }
             match self.0.look(0, &keys) {
                 Some(Sight::Row(_)) if strict => return Err(server::serialization()),
-                Some(Sight::Row(row)) => break Some(row),
+                Some(Sight::Row(row)) => break Some(seen(&row)),
                 Some(Sight::Added(writer)) => writer.wait(&mut pace),
                 None => looked = true,
             }
         };
-        AFTER_NEW.set(seen.is_none());
-        Ok(seen.map(|row| Seen {
-            first_seen_at: row.values.time(3).unwrap_or(now),
-            payload: row.values.bytes(4).map(<[u8]>::to_vec),
-        }))
+        AFTER_NEW.set(known.is_none());
+        Ok(known)
     }
 
     /// Forgets messages that were seen by `up_to`, on the pages from `page` on: at most `max` of them, or on as many pages.
-    pub fn forget(&self, up_to: Time, page: u32, max: u32) -> Forgotten {
+    pub fn forget(&self, up_to: Time, page: u32, max: usize) -> Forgotten {
         let pages = self.0.pages();
-        let end = page.saturating_add(max).min(pages);
+        let end = page.saturating_add(max as u32).min(pages);
         let mut messages = 0;
         let mut stopped = None;
         self.0.each_on_pages(page.min(end)..end, Key(4, Bound::UpTo(up_to)), |row| {
-            messages += u32::from(self.0.delete(&row) == Changed::Done);
+            messages += usize::from(self.0.delete(&row) == Changed::Done);
             stopped = (messages == max).then(|| row.page());
             stopped.is_none()
         });
         let next = stopped.or((end < pages).then_some(end));
-        Forgotten { messages, looked_at: messages.max(end.saturating_sub(page)), next }
+        Forgotten { messages, looked_at: messages.max(end.saturating_sub(page) as usize), next }
     }
 }

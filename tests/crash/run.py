@@ -48,8 +48,8 @@ class Result(NamedTuple):
 
 
 class Crash:
-    def __init__(self, kill="postmaster", kind="Client", seed=None, sabotage=None):
-        self.kill, self.kind, self.sabotage = kill, KINDS[kind], sabotage
+    def __init__(self, kill="postmaster", kind="Client", seed=None, setup="", sabotage=None):
+        self.kill, self.kind, self.setup, self.sabotage = kill, KINDS[kind], SETUP + setup, sabotage
         self.random = random.Random(seed)
         self.directory = Path(tempfile.mkdtemp(prefix="pg_idem-crash-", dir="/tmp"))
         for name in ("journals", "provider"):
@@ -63,7 +63,7 @@ class Crash:
         counted, short, seen = 0, 0, []
         try:
             self.cluster.start()
-            self.cluster.psql(SETUP)
+            self.cluster.psql(self.setup)
             for n in range(CLIENTS):
                 self.bear(n)
             while counted < rounds and not self.checker.violations:
@@ -232,9 +232,10 @@ def main():
     parser.add_argument("--kill", choices=("postmaster", "primary", "backend", "client"), default="postmaster")
     parser.add_argument("--clients", choices=KINDS, default="Client", help="how well they are written")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--setup", default="", help="SQL to run before the first round")
     parser.add_argument("--sabotage", help="SQL to run after each recovery, before the check")
     arguments = parser.parse_args()
-    crash = Crash(arguments.kill, arguments.clients, arguments.seed, arguments.sabotage)
+    crash = Crash(arguments.kill, arguments.clients, arguments.seed, arguments.setup, arguments.sabotage)
     result = crash.run(arguments.rounds)
     print(f"{arguments.kill}: {result.rounds} rounds with at least {result.in_flight} calls in flight and {result.acknowledged} "
           f"acknowledged, {result.short} too quiet to count; {result.committed} actions committed, "

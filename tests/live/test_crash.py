@@ -37,18 +37,19 @@ def test_clients_that_get_it_wrong_are_found_out(clients, found):
     assert status == 1 and found in said.splitlines()[-1], said
 
 
-@pytest.mark.parametrize("sabotage, found", [
-    ("DELETE FROM idem_action WHERE key = (SELECT min(key) FROM idem_action WHERE state = 'c')", "is lost|row is gone"),
-    ("UPDATE idem_action SET response = '{}' WHERE key = (SELECT min(key) FROM idem_action WHERE state = 'c')",
+@pytest.mark.parametrize("setup, sabotage, found", [
+    ("ALTER TABLE business SET UNLOGGED", "", "committed without an effect"),
+    ("", "DELETE FROM idem_action WHERE key = (SELECT min(key) FROM idem_action WHERE state = 'c')", "is lost"),
+    ("", "UPDATE idem_action SET response = '{}' WHERE key = (SELECT min(key) FROM idem_action WHERE state = 'c')",
      "response is not the one|committed row has changed"),
-    ("UPDATE idem_action SET state = 'u' WHERE key = (SELECT min(key) FROM idem_action WHERE state = 'c')",
+    ("", "UPDATE idem_action SET state = 'u' WHERE key = (SELECT min(key) FROM idem_action WHERE state = 'c')",
      "acknowledged commit is lost|committed row is gone"),
-    ("UPDATE idem_action SET attempt_id = gen_random_uuid()", "acknowledged grant"),
-    ("UPDATE idem_action SET fence = fence - 1000000000", "fence fell"),
-    ("DELETE FROM business WHERE key = (SELECT min(key) FROM business)", "committed without an effect"),
-    ("INSERT INTO business SELECT min(key), gen_random_uuid() FROM business", "2 effects"),
-], ids=["row", "response", "state", "owner", "fence", "missing effect", "second effect"])
-def test_a_server_that_forgets_is_found_out(sabotage, found):
+    ("", "UPDATE idem_action SET attempt_id = gen_random_uuid()", "acknowledged grant"),
+    ("", "UPDATE idem_action SET fence = fence - 1000000000", "fence fell"),
+    ("", "DELETE FROM business WHERE key = (SELECT min(key) FROM business)", "committed without an effect"),
+    ("", "INSERT INTO business SELECT min(key), gen_random_uuid() FROM business", "2 effects"),
+], ids=["unlogged", "row", "response", "state", "owner", "fence", "missing effect", "second effect"])
+def test_a_server_that_forgets_is_found_out(setup, sabotage, found):
     """One thing at a time is taken away or changed behind the extension's back."""
-    status, said = crash("--rounds", "20", "--kill", "client", "--sabotage", sabotage)
+    status, said = crash("--rounds", "20", "--kill", "postmaster" if setup else "client", "--setup", setup, "--sabotage", sabotage)
     assert status == 1 and any(words in said for words in found.split("|")), said

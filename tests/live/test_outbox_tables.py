@@ -10,7 +10,7 @@ from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from messages import ack, claim, put, put_many
-from sessions import rows, value
+from sessions import check_btrees, rows, value
 
 ONE = ("1", {"n": 1})
 # What an owner may have added, and whether statements are needed then.
@@ -67,28 +67,17 @@ def test_messages_pass_through_a_table_of_any_shape(conn, shaped):
     """Put, put in a batch, claimed, acknowledged; and each index has an entry for each row."""
     ids = [put(conn, shaped, payload={"n": 0}, headers=Jsonb({"h": 1}))]
     ids += put_many(conn, shaped, *[("1", {"n": n}) for n in range(1, 200)])
-    has_amcheck = value(conn, "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'")
-    if has_amcheck:
-        conn.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
-
-    def check():
-        if not has_amcheck:
-            return
-        conn.execute("""SELECT bt_index_check(indexrelid, heapallindexed => true) FROM pg_index
-            JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam
-            WHERE indrelid = %s::regclass AND amname = 'btree'""", (shaped,))
-
-    check()
+    check_btrees(conn, shaped)
     first, second = claim(conn, shaped, 100), claim(conn, shaped, 200)
     assert [message.payload["n"] for message in first + second] == list(range(200))
     assert [message.id for message in first + second] == ids
-    check()
+    check_btrees(conn, shaped)
     # Not in their order, one of the other claim's, one twice and one that is not there.
     given = ids[50:100] + ids[:50] + [ids[100], ids[0], uuid.uuid4()]
     outcomes = rows(conn, "SELECT * FROM idem_outbox_ack_many(%s, %s, %s)", (shaped, first[0].claim_id, given))
     assert [tuple(outcome) for outcome in outcomes] == list(zip(given, ["acked"] * 100 + ["lost", "acked", "missing"]))
     assert value(conn, f"SELECT count(*) FROM {shaped}") == 100
-    check()
+    check_btrees(conn, shaped)
     assert ack(conn, shaped, second) == ["acked"] * 100
     assert value(conn, f"SELECT count(*) FROM {shaped}") == 0
 

@@ -43,12 +43,12 @@ pub struct Pass {
     /// What was first seen by then is forgotten now.
     pub up_to: Time,
     /// The page it goes on with.
-    pub page: i64,
+    pub page: u32,
 }
 
 /// The pass that is under way at `page`, or the next one if it is time: a message is forgotten within a thirty-second of
 /// `retention`, in microseconds, after that is over. `began_for` is that of the last pass.
-pub fn pass(began_for: Time, page: Option<i64>, retention: Span, now: Time) -> Option<Pass> {
+pub fn pass(began_for: Time, page: Option<u32>, retention: Span, now: Time) -> Option<Pass> {
     let up_to = now.saturating_sub(retention);
     match page {
         Some(page) => Some(Pass { began_for, up_to, page }),
